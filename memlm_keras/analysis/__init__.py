@@ -1,4 +1,4 @@
-"""Analysis: where the models attend, as numbers and as pictures."""
+"""Analysis: attention and memories of models, as numbers and pictures."""
 
 from memlm_keras.analysis.associations import Associations
 from memlm_keras.analysis.associations import associations

@@ -1,7 +1,4 @@
-"""Writes and reads of an associative memory.
-
-Weissenborn (2016), Figures 2 and 3.
-"""
+"""Writes and reads of an associative memory (Weissenborn, 2016)."""
 
 from typing import NamedTuple
 
@@ -16,11 +13,11 @@ WRITTEN = ("written", "state")
 
 
 class Associations(NamedTuple):
-    """Two sequences, joined by an associative memory.
+    """Writes of a source and reads of a target with an associative memory.
 
     Attributes:
-        written: float array `(source time, H)`, writes of the source's steps.
-        read: float array `(target time, H)`, reads of the target's steps.
+        written: float array `(source time, H)`, write of each source step.
+        read: float array `(target time, H)`, read of each target step.
         keys: float array `(source time, H)`, keys of the writes.
         similarity: float array `(target time, source time)`, cosines between
             reads and writes.
@@ -33,19 +30,19 @@ class Associations(NamedTuple):
 
 
 def associations(model, source, target, written="written"):
-    """Follows a pair of sequences through an associative memory.
+    """Computes the writes and reads of a pair of sequences.
 
     A step of the target reads `phi_t` of the source's memory if the model is
-    conditioned on the source, and else the memory that it continues.
+    conditioned on the source, and otherwise the memory that it continues.
 
     Args:
         model: `memlm_keras.EntailmentClassifier` or
-            `memlm_keras.SequenceAutoencoder` whose readers are cells of
-            `memlm_keras.cells` with an associative memory.
-        source: 1-D integer array, the premise or what is encoded.
-        target: 1-D integer array, the hypothesis or what the decoder reads.
-        written: `"written"`, the change of the memory at a step,
-            `s_t - s_{t-1}`, or `"state"`, the memory after it, `s_t`.
+            `memlm_keras.SequenceAutoencoder` with cells of `memlm_keras.cells`
+            that have an associative memory.
+        source: 1-D integer array, the premise or the input of the encoder.
+        target: 1-D integer array, the hypothesis or the input of the decoder.
+        written: `"written"` for the change of the memory at a step,
+            `s_t - s_{t-1}`, or `"state"` for the memory after it, `s_t`.
 
     Raises:
         ValueError: if the model has no associative memory, for another
@@ -88,7 +85,7 @@ def associations(model, source, target, written="written"):
 
 
 def plot_associations(similarity, source, target, path, title=None):
-    """Draws how similar reads of a target are to writes of a source, as PNG.
+    """Draws the similarity of reads of a target and writes of a source, as PNG.
 
     Weissenborn (2016), Figures 2 and 3: the source from left to right, the
     target from top to bottom.
@@ -118,7 +115,7 @@ def plot_associations(similarity, source, target, path, title=None):
 
 
 def write_associations(similarity, source, target, path):
-    """Writes the picture of `plot_associations` as CSV, a row a target word.
+    """Writes the numbers of `plot_associations` as CSV, a row per target word.
 
     Args:
         similarity, source, target: as for `plot_associations`.
@@ -156,7 +153,7 @@ def _of_words(similarity, source, target):
 
 
 def _traced(model, reader, token_ids, states):
-    """Final states, and the traces of all steps, `(time, H)` by name."""
+    """Returns the final states, and a dict of traces `(time, H)`."""
     projected = reader.cell.project_inputs(model.vectors(token_ids[None]))
     steps = []
     for step in range(len(token_ids)):

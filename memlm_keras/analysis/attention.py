@@ -1,4 +1,4 @@
-"""Attention over a text, by position and by sentence."""
+"""Attention over a text by position in the memory, and over sentences."""
 
 import keras
 import numpy as np
@@ -13,19 +13,19 @@ _SEGMENT_LENGTH = 32
 
 
 def mean_attention(model, batches):
-    """Mean attention weight of each memory position over a text.
+    """Computes the mean attention weight of each memory position over a text.
 
-    Daniluk et al. (2017), Figure 3b. Steps whose memory is not full yet are
-    left out, as fewer slots share their weight.
+    Daniluk et al. (2017), Figure 3b. Steps before the memory is full are left
+    out.
 
     Args:
         model: a `memlm_keras.LanguageModel` with a memory that attends.
 
     Returns:
-        float64 array `(memory,)`, the oldest position first; it sums to one.
+        float64 array `(memory,)` with the sum 1, the oldest position first.
 
     Raises:
-        ValueError: if the model has no memory that attends or one that reads
+        ValueError: if the model has no memory that attends, its memory reads
             ahead, or the text never fills it.
     """
     require_streaming("`mean_attention`", model)
@@ -52,18 +52,18 @@ def mean_attention(model, batches):
 def plot_attention(weights, tokens, path, title=None, steps_back=1):
     """Draws where each step of a passage attends, as PNG.
 
-    Daniluk et al. (2017), Figure 3a: one row for each token read, with the
-    token that is predicted there; one column for each position of the memory,
-    the most recent at the right. Each cell names the token that it holds.
+    Daniluk et al. (2017), Figure 3a: one row for each token read and the token
+    predicted next; one column for each position of the memory, the most recent
+    at the right. Each cell shows the token at its position.
 
     Args:
-        weights: float array `(time, memory)`, of `LanguageModel.attention`.
+        weights: float array `(time, memory)`, from `LanguageModel.attention`.
         tokens: list of `time` strings, the tokens read.
-        steps_back: integer, `model.attending.steps_back`: 1 where the memory is
-            of the steps before, 0 where it includes the current one.
+        steps_back: integer, `model.attending.steps_back`: 0 if the memory
+            includes the current step, 1 if it ends with the previous step.
 
     Raises:
-        ValueError: if there is not one token for each row of weights.
+        ValueError: if the numbers of tokens and of rows of weights differ.
 
     Example:
 
@@ -91,7 +91,7 @@ def plot_attention(weights, tokens, path, title=None, steps_back=1):
 
     pictures.label_cells(axes, weights, 0.6, held)
     steps = [f"{read} → {next}" for read, next in zip(tokens, tokens[1:])]
-    # The token after the passage is not known.
+    # The token after the passage is unknown.
     pictures.label_words(axes, rows=[*steps, f"{tokens[-1]} →"])
     _label_positions(axes, memory)
     axes.set_ylabel("token read → token predicted")
@@ -104,12 +104,11 @@ def plot_mean_attention(means, path, title=None):
     Daniluk et al. (2017), Figure 3b.
 
     Args:
-        means: float array `(memory,)` of `mean_attention`, or a dict of such
-            arrays by the name of their model; positions are aligned at the
-            most recent.
+        means: float array `(memory,)` from `mean_attention`, or a dict from
+            names of models to such arrays, aligned at the most recent position.
 
     Raises:
-        ValueError: if there is nothing to draw.
+        ValueError: if the dict is empty.
     """
     if not isinstance(means, dict):
         means = {"": means}
@@ -135,24 +134,23 @@ def _label_positions(axes, memory):
 
 
 def token_ids(name, text):
-    """The ids of a `memlm_keras.data.Split` or an array `(tokens,)`,
-    checked."""
+    """Returns the checked ids of a `memlm_keras.data.Split` or an array."""
     return require_integers(name, getattr(text, "tokens", text))
 
 
 def slot_distances(model, memory):
-    """Words from the token in each slot to the predicted word, `(memory,)`; the
-    distance of neighbours is 1."""
-    # At step t slot j holds the token read at step t - steps_back - (memory - 1
-    # - j), and token t + 1 is predicted.
+    """Returns distances in words from the token in each slot to the predicted
+    word, `(memory,)`; neighbours have distance 1."""
+    # At step t, slot j has the token of step t - steps_back - (memory - 1 - j),
+    # and token t + 1 is predicted.
     return np.arange(memory, 0, -1) + model.attending.steps_back
 
 
 def sentence_attention(
     model, tokens, starts, batch_size=32, end_of_sentence_id=0, verbose=1
 ):
-    """Reads sentences from offsets `starts`; yields offsets `(n,)` of predicted
-    tokens, in any order, and their attention, float32 `(n, memory)`."""
+    """Reads sentences that begin at offsets `starts`; yields offsets `(n,)` of
+    predicted tokens, in any order, and their attention `(n, memory)`."""
     require_positive_integer("batch_size", batch_size)
     require_streaming("Attention by words back", model)
     layout = {
@@ -162,8 +160,8 @@ def sentence_attention(
         "end_of_sentence_id": end_of_sentence_id,
     }
     batches = Batches(tokens, **layout)
-    # The layout depends on the starts alone: batches of offsets give the place
-    # of each token.
+    # The layout depends on the starts alone, so batches of offsets give the
+    # place of each token.
     offsets = Batches(np.arange(len(tokens), dtype="int32"), **layout)
     progress = keras.utils.Progbar(
         len(tokens), verbose=verbose, unit_name="token"

@@ -1,4 +1,4 @@
-"""PNG and CSV files of all analyses, written whole or not at all."""
+"""Writes PNG and CSV files of all analyses, whole or not at all."""
 
 import csv
 import re
@@ -8,13 +8,13 @@ import numpy as np
 
 from memlm_keras import files
 
-# What matplotlib warns of, once for each glyph and each pass over the text.
+# matplotlib's warning, once per glyph and pass over the text.
 _MISSING_GLYPH = re.compile(r"Glyph (\d+) .*missing from")
 
 
 def subplots(width, height, *arguments, **options):
     """Makes a figure of `width` by `height` inches, and its axes."""
-    # A figure of its own, not pyplot's: no window, no state left behind.
+    # Without pyplot, which keeps figures and may open a window.
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -22,8 +22,8 @@ def subplots(width, height, *arguments, **options):
 
 
 def label_cells(axes, grid, dark, label=None, fontsize=7):
-    """Writes `label(row, column)`, unless it is empty, into the cells of a
-    grid, or by default their numbers; it is white in cells above `dark`."""
+    """Writes `label(row, column)`, by default the number, into each cell of a
+    grid; the text is white in cells above `dark`."""
     for row, column in np.ndindex(*grid.shape):
         if label is not None:
             text = label(row, column)
@@ -43,7 +43,7 @@ def label_cells(axes, grid, dark, label=None, fontsize=7):
 
 
 def save(figure, path, axes=None, title=None, image=None, label=None):
-    """Writes a figure as PNG; `axes` get a title and colours of `image`."""
+    """Writes a figure as PNG; `axes` get a title and a colour bar."""
     if image is not None:
         figure.colorbar(image, ax=axes, label=label)
     if title:
@@ -90,12 +90,12 @@ def label_words(axes, columns=(), rows=()):
 
 
 def literal(text):
-    """Escapes the dollar signs of a word, which begin formulas."""
+    """Escapes dollar signs, which begin formulas in matplotlib."""
     return text.replace("$", r"\$")
 
 
 def write_rows(path, names, rows):
-    """Writes a CSV file of the header `names` and of rows."""
+    """Writes a CSV file with the header `names`."""
     with files.atomic_path(path) as temporary:
         with open(temporary, "w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)

@@ -1,7 +1,5 @@
-"""Predictions and attention along one sentence.
-
-Tran et al. (2016), Figure 5; Salton et al. (2017), Figures 2 and 3.
-"""
+"""Predictions and attention in one sentence: Tran et al. (2016), Figure 5;
+Salton et al. (2017), Figures 2 and 3."""
 
 import dataclasses
 import importlib.resources
@@ -24,16 +22,17 @@ class SentencePredictions:
 
     Attributes:
         read: tuple of `time` strings, the token read at each step; the first
-            is an end of sentence, which marks the beginning.
-        next: tuple of `time` strings, the token that follows.
+            is an end of sentence.
+        next: tuple of `time` strings, the next token in the sentence.
         next_log_probabilities: float64 array `(time,)`, natural-log
-            probability of the token that follows.
-        top: tuple of `time` tuples of strings, the most probable next tokens,
-            the most probable first.
-        top_log_probabilities: float64 array `(time, top)`, theirs.
+            probability of the next token.
+        top: tuple of `time` tuples of strings, the most probable next tokens
+            in descending order.
+        top_log_probabilities: float64 array `(time, top)`, natural-log
+            probabilities of these tokens.
         weights: float32 array `(time, memory)`, oldest slot first.
-        distances: integer array `(memory,)`, words from what each slot holds
-            to the predicted word.
+        distances: integer array `(memory,)`, words from each slot's word to
+            the predicted word.
     """
 
     read: tuple
@@ -46,22 +45,20 @@ class SentencePredictions:
 
 
 def sentence_predictions(model, sentence, vocabulary=None, top=5):
-    """The most probable next words at each step, and the attention.
+    """Computes the most probable next words and the attention at each step.
 
     Tran et al. (2016), Figure 5. The sentence is read from the initial state,
     and its end is predicted after its last word.
 
     Args:
         model: a `memlm_keras.LanguageModel` with a memory that attends.
-        sentence: string, split at white space, or list of words, without its
-            end.
+        sentence: string, or list of words, without its end.
         vocabulary: `None` for the model's own.
-        top: integer, how many of the most probable words; of equally probable
-            ones those of lower ids.
+        top: integer, number of most probable words; ties go to lower ids.
 
     Raises:
-        ValueError: if the model has no memory that attends or one that reads
-            ahead, the vocabulary is of another size, the sentence has no words,
+        ValueError: if the model has no memory that attends, its memory reads
+            ahead, the vocabulary has another size, the sentence has no words,
             or `top` is not in 1 .. the vocabulary size.
 
     Example:
@@ -110,9 +107,9 @@ def sentence_predictions(model, sentence, vocabulary=None, top=5):
 def plot_sentence_predictions(predictions, path, title=None):
     """Draws `SentencePredictions` and their attention, as PNG.
 
-    Tran et al. (2016), Figure 5: one row for each step, at its left the word
-    just read, at its right the most probable next words with their natural-log
-    probabilities. A frame marks the word that does follow.
+    Tran et al. (2016), Figure 5: each row shows a step, with the word just read
+    at the left and the most probable next words with their natural-log
+    probabilities at the right. A frame marks the word that follows.
 
     Example:
 
@@ -163,11 +160,11 @@ def plot_sentence_predictions(predictions, path, title=None):
 
 
 def write_sentence_predictions(predictions, path):
-    """Writes `SentencePredictions` as CSV, a line for each step.
+    """Writes `SentencePredictions` as CSV, a line per step.
 
-    Its columns are `read`, `next`, `next_log_probability`; for each rank from
-    1 on `word_1` and `log_probability_1`; and for each slot `attention_` with
-    its distance to the predicted word.
+    The columns are `read`, `next`, `next_log_probability`; `word_1`,
+    `log_probability_1` and so on for each rank; and for each slot `attention_`
+    with its distance to the predicted word.
 
     Example:
 
@@ -192,15 +189,15 @@ def write_sentence_predictions(predictions, path):
 
 
 def attention_by_word(predictions):
-    """The weight of each word of a sentence when a later one is predicted.
+    """Returns the attention weights by word instead of by slot.
 
     Args:
         predictions: `SentencePredictions` of `sentence_predictions`.
 
     Returns:
         float array `(time, time)`: entry `[t, i]` is the weight of
-        `predictions.read[i]` at the prediction of `predictions.next[t]`; zero
-        if the memory does not hold that word.
+        `predictions.read[i]` at the prediction of `predictions.next[t]`, zero
+        if that word is not in the memory.
 
     Example:
 
@@ -216,18 +213,18 @@ def attention_by_word(predictions):
 
 
 def plot_sentence_attention(predictions, path, title=None):
-    """Draws the attention along one sentence, of models side by side, as PNG.
+    """Draws the attention of models to one sentence, side by side, as PNG.
 
     Salton et al. (2017), Figures 2 and 3: the input words from left to right,
-    the predicted words from top to bottom, a panel for each model. Each square
-    shows the weight of its word, unless it rounds to 0 or 1.
+    the predicted words from top to bottom, a panel per model. Each square shows
+    its weight, unless it rounds to 0 or 1.
 
     Args:
-        predictions: dict by title of `SentencePredictions` of the same
+        predictions: dict from titles to `SentencePredictions` of the same
             sentence, such as `{"combined": ..., "single": ...}`.
 
     Raises:
-        ValueError: if there is nothing to draw, or the sentences differ.
+        ValueError: if the dict is empty, or the sentences differ.
 
     Example:
 
@@ -270,10 +267,10 @@ def plot_sentence_attention(predictions, path, title=None):
 def write_sentence_page(predictions, path, title="Attention"):
     """Writes `SentencePredictions` and their attention as an HTML page.
 
-    The page is one file that loads nothing from elsewhere. Pointing at a word
-    shows the attention at its prediction, its probability next to those of the
-    most probable words, and the weights by distance next to their means.
-    `page.html#3` opens it at the third word.
+    The page is one file that loads nothing else. Pointing at a word shows the
+    attention at its prediction, its probability and the most probable words,
+    and the weights by distance with their means. `page.html#3` opens the page
+    at the third word.
 
     Raises:
         ValueError: if a weight or probability is not finite.

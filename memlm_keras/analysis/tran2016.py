@@ -1,8 +1,5 @@
-"""Attention as Tran et al. (2016) show it.
-
-Figure 4, after sampled words; Figure 6, between words of dependencies; Table 3,
-of distant pairs.
-"""
+"""Analyses of attention of Tran et al. (2016): Figure 4 (sampled words), Figure
+6 (dependencies) and Table 3 (distant pairs)."""
 
 import dataclasses
 
@@ -20,7 +17,7 @@ from memlm_keras.data.batches import sentence_starts
 
 ALL = "ALL"
 _CHUNK = 1 << 20
-# The figure does not give its bins: these are a choice.
+# The paper does not state the bins of Figure 6; these are our choice.
 BINS = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 7), (8, 10), (11, 15))
 
 
@@ -29,16 +26,16 @@ BINS = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 7), (8, 10), (11, 15))
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AttentionColumns:
-    """Attention of a model after each of some sampled words.
+    """Attention of a model after sampled words.
 
     Attributes:
         positions: integer array `(samples,)`, offsets of the words in the
             text, ascending.
-        words: tuple of `samples` strings, the words, just read.
-        predicted: tuple of `samples` strings, the words after them.
+        words: tuple of `samples` strings, the words just read.
+        predicted: tuple of `samples` strings, the next words.
         weights: float32 array `(samples, memory)`, oldest slot first.
-        distances: integer array `(memory,)`, words from what each slot holds
-            to the predicted word.
+        distances: integer array `(memory,)`, words from each slot's word to
+            the predicted word.
     """
 
     positions: np.ndarray
@@ -51,23 +48,22 @@ class AttentionColumns:
 def attention_columns(
     model, text, vocabulary=None, samples=100, seed=0, batch_size=32, verbose=1
 ):
-    """Samples words of a text, and computes the attention after each.
+    """Samples words of a text, and computes the attention after each word.
 
-    Tran et al. (2016), Figure 4: 100 words of the test data. Each sentence is
-    read from the initial state; ends of sentences are not sampled. Only the
-    sentences of the sampled words are read.
+    Tran et al. (2016), Figure 4: 100 words of the test data, without ends of
+    sentences. Each sentence is read from the initial state.
 
     Args:
         model: a `memlm_keras.LanguageModel` with a memory that attends.
         text: `memlm_keras.data.Split`, or integers `(tokens,)`, each sentence
             with its end.
         vocabulary: `None` for the model's own.
-        samples: integer, number of words, each sampled at most once.
+        samples: integer, number of different words to sample.
 
     Raises:
-        ValueError: if the model has no memory that attends, the vocabulary is
-            of another size, the text does not end with the end of a sentence,
-            or it has fewer words than `samples`.
+        ValueError: if the model has no memory that attends, the vocabulary has
+            another size, or the text does not end with the end of a sentence or
+            has fewer words than `samples`.
 
     Example:
 
@@ -108,7 +104,7 @@ def attention_columns(
     ):
         if weights is None:
             weights = np.zeros((samples, read_weights.shape[-1]), "float32")
-        # The predicted word follows the word just read.
+        # `positions` are of predicted words, `chosen` of the words before them.
         before = read[positions] - 1
         place = np.minimum(np.searchsorted(chosen, before), samples - 1)
         hit = chosen[place] == before
@@ -126,7 +122,7 @@ def plot_attention_columns(columns, path, title=None):
     """Draws `AttentionColumns` side by side, as PNG.
 
     Tran et al. (2016), Figure 4: darker is higher, the most recent position is
-    at the bottom, and beneath each column stands the word just read.
+    at the bottom, and the word just read is below each column.
 
     Example:
 
@@ -150,9 +146,9 @@ def plot_attention_columns(columns, path, title=None):
 
 
 def write_attention_columns(columns, path):
-    """Writes `AttentionColumns` as CSV, a line for each sampled word.
+    """Writes `AttentionColumns` as CSV, a line per sampled word.
 
-    Its columns are `position`, `word`, `predicted` and, for each slot,
+    The columns are `position`, `word`, `predicted` and, for each slot,
     `attention_` with its distance to the predicted word.
 
     Example:
@@ -180,15 +176,14 @@ def write_attention_columns(columns, path):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DependencyAttention:
-    """Attention by dependency and position.
+    """Attention by dependency and distance.
 
     Attributes:
-        dependencies: tuple of strings, sorted, `"ALL"` first: all pairs of
-            words of a sentence, with or without a dependency. In `"→obj"` the
-            predicted word is an `obj` of the attended word, in `"obj←"` the
-            attended word is an `obj` of the predicted word. A path of several
-            has all of them, from the attended to the predicted word, such as
-            `"subj← →kon →cj"`.
+        dependencies: tuple of strings, sorted. `"ALL"`, the first, stands for
+            all pairs of words of a sentence. In `"→obj"` the predicted word is
+            an `obj` of the attended word, in `"obj←"` the attended word is an
+            `obj` of the predicted word. A longer path from the attended to the
+            predicted word lists its dependencies, such as `"subj← →kon →cj"`.
         bins: tuple of pairs `(nearest, farthest)` of integers, distances in
             words from the attended to the predicted word.
         mass: float64 array `(dependencies, bins)`, sums of attention weights.
@@ -202,23 +197,14 @@ class DependencyAttention:
 
     @property
     def means(self):
-        """Mean attention weight of a pair, float64 `(dependencies, bins)`.
-
-        Not a number if the parses have no such pair: the white cells of
-        Figure 6.
-        """
+        """Mean attention weight of a pair, float64 `(dependencies, bins)`; NaN,
+        white in Figure 6, if there is no such pair."""
         means = self.mass / np.maximum(self.counts, 1)
         return np.where(self.counts > 0, means, np.nan)
 
     def most_frequent(self, number):
-        """The dependencies with the most pairs of words, at all distances.
-
-        Args:
-            number: integer; all dependencies if there are fewer.
-
-        Returns:
-            List of strings, `"ALL"` and then the most frequent first.
-        """
+        """Returns the `number` dependencies with the most pairs of words, a
+        list of strings in descending order from `"ALL"`."""
         order = np.argsort(-self.counts.sum(axis=-1), kind="stable")
         return [self.dependencies[at] for at in order[:number]]
 
@@ -233,29 +219,29 @@ def dependency_attention(
     verbose=1,
     longest_path=1,
 ):
-    """Attention by dependency between attended and predicted word.
+    """Computes attention by dependency between attended and predicted word.
 
-    Tran et al. (2016), Figure 6, and the dependency paths of their Section 5.2,
-    which has two examples and no numbers. Each sentence is read from the
-    initial state, as its word forms. At each step that predicts a word, every
-    slot that holds a word of the sentence gives one pair. The figure's bins are
-    not published.
+    Tran et al. (2016), Figure 6, and the dependency paths of Section 5.2, which
+    has two examples and no numbers. Each sentence is read from the initial
+    state. At each step that predicts a word, every slot with a word of the
+    sentence gives one pair.
 
     Args:
         model: a `memlm_keras.LanguageModel` with a memory that attends.
-        sentences: list of `ParsedSentence`, as of `read_conllu`.
+        sentences: list of `ParsedSentence`, such as from `read_conllu`.
         vocabulary: `None` for the model's own.
-        bins: pairs `(nearest, farthest)` of distances in words, 1 for
-            neighbours, ascending and apart. Distances in no bin are left out.
+        bins: ascending, disjoint pairs `(nearest, farthest)` of distances in
+            words, 1 for neighbours; the paper does not state its bins. Other
+            distances are left out.
         subtypes: whether to distinguish subtypes of relations, such as
             `det:poss` from `det`.
-        longest_path: integer, the most dependencies on the path between two
-            words. Figure 6 has one, the longest of their examples three.
+        longest_path: integer, largest number of dependencies between two
+            words: 1 in Figure 6, and up to 3 in the examples.
 
     Raises:
-        ValueError: if the model has no memory that attends, the vocabulary is
-            of another size, there are no sentences, or `bins` and
-            `longest_path` are not as described above.
+        ValueError: if the model has no memory that attends, the vocabulary has
+            another size, there are no sentences, or `bins` or `longest_path`
+            is not as described above.
 
     Example:
 
@@ -303,14 +289,14 @@ def dependency_attention(
         inside = np.array(
             [(low <= distances) & (distances <= high) for low, high in bins]
         )
-        # -1 in no bin.
+        # -1 for slots outside all bins.
         bin_of_slot = np.where(inside.any(axis=0), inside.argmax(axis=0), -1)
         attended = positions[:, None] - distances
         labels = text.labels(positions[:, None], distances)
         pairs = text.holds_words(positions[:, None], attended)
         pairs &= bin_of_slot >= 0
         related = pairs & (labels >= 0)
-        # Row 0 is of all pairs.
+        # Row 0 counts all pairs.
         for rows, chosen in ((labels, related), (0 * labels, pairs)):
             cells = (rows * len(bins) + bin_of_slot)[chosen]
             mass += np.bincount(
@@ -330,21 +316,20 @@ def dependency_attention(
 def plot_dependency_attention(
     attention, path, dependencies=None, title=None, minimum_pairs=1
 ):
-    """Draws mean attention by dependency and position, as PNG.
+    """Draws mean attention by dependency and distance, as PNG.
 
     Tran et al. (2016), Figure 6: cells without a pair are white, and the
-    nearest position is at the right.
+    nearest distance is at the right.
 
     Args:
         attention: `DependencyAttention` of `dependency_attention`.
-        dependencies: list of those to draw, from top to bottom; `None` draws
-            all.
-        minimum_pairs: integer; cells of fewer pairs, whose mean may come from
-            a single word, are white as well.
+        dependencies: list of dependencies to draw, from top to bottom; `None`
+            draws all.
+        minimum_pairs: integer; cells with fewer pairs are white, too.
 
     Raises:
-        ValueError: if one of the dependencies is not in `attention`, and if
-            `minimum_pairs` is not a positive integer.
+        ValueError: if a dependency is not in `attention`, or `minimum_pairs` is
+            not a positive integer.
 
     Example:
 
@@ -384,10 +369,10 @@ def plot_dependency_attention(
 
 
 def write_dependency_attention(attention, path):
-    """Writes `DependencyAttention` as CSV, a line for each dependency and bin.
+    """Writes `DependencyAttention` as CSV, a line per dependency and bin.
 
-    Its columns are `dependency`, `nearest`, `farthest`, `pairs`, `mass` and
-    `mean`, which is empty where there are no pairs.
+    The columns are `dependency`, `nearest`, `farthest`, `pairs`, `mass` and
+    `mean`, which is empty if there are no pairs.
 
     Example:
 
@@ -406,7 +391,7 @@ def write_dependency_attention(attention, path):
 
 
 class ParsedText:
-    """Parsed sentences as one text, in which each sentence has its end."""
+    """Parsed sentences as one text with ends of sentences."""
 
     def __init__(self, sentences, vocabulary, subtypes, longest_path, farthest):
         lengths = np.array([len(each.words) for each in sentences])
@@ -436,22 +421,22 @@ class ParsedText:
             self._labels[place, distance] = index[path]
 
     def holds_words(self, predicted, attended):
-        """Whether both places are words of one sentence."""
+        """Returns whether both places are words of one sentence."""
         return self._is_word[predicted] & (attended >= self._begins[predicted])
 
     def labels(self, predicted, distances):
-        """Index in `names` of the path to a place from others before it, -1 for
-        none."""
+        """Returns the index in `names` of the path to `predicted` places from
+        places before them, -1 if there is none."""
         far = distances >= self._labels.shape[1]
         return self._labels[predicted, np.where(far, 0, distances)]
 
 
 def _paths(sentence, subtypes, longest):
-    """Yields pairs of a word and a later one, and the path between them."""
+    """Yields each pair of words that has a path, and the path."""
     relations = sentence.relations
     if not subtypes:
         relations = [each.partition(":")[0] for each in relations]
-    # The way from each word to the root, which begins with the word.
+    # The words from each word to the root.
     ways = []
     for word in range(len(sentence.words)):
         way = []
@@ -476,9 +461,9 @@ def _paths(sentence, subtypes, longest):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DistantPairs:
-    """Pairs of a most-attended and a predicted word that are far apart.
+    """Pairs of a most-attended and a distant predicted word.
 
-    An entry is a pair at a distance: a pair at two distances has two entries.
+    An entry is a pair at one distance; a pair at two distances is two entries.
 
     Attributes:
         attended: tuple of `pairs` strings, the most-attended words.
@@ -500,27 +485,22 @@ class DistantPairs:
 
     @property
     def mean_counts(self):
-        """Mean co-occurrence frequency by distance, as in Table 3.
-
-        For each distance, the mean over the entries at this distance, each
-        once, of how often their words co-occur at the same distance. float64
-        `(distances,)`, not a number for a distance without entries.
-        """
+        """Mean co-occurrence frequency by distance, as in Table 3: how often
+        the words of an entry co-occur at its distance, averaged over entries.
+        float64 `(distances,)`, NaN for a distance without entries."""
         return self._means(
             np.where(self._own_distance(), self.counts, 0).sum(axis=-1)
         )
 
     @property
     def mean_counts_at_any_distance(self):
-        """Mean co-occurrence frequency, counted at all distances together.
-
-        The paper does not say which of the two it counts.
-        """
+        """Mean co-occurrence frequency, counted at all distances together. The
+        paper does not say whether it counts these or `mean_counts`."""
         return self._means(self.counts.sum(axis=-1))
 
     @property
     def entries(self):
-        """Number of entries by distance, integer `(distances,)`."""
+        """Number of entries at each distance, integer `(distances,)`."""
         return self._own_distance().sum(axis=0)
 
     def _own_distance(self):
@@ -545,27 +525,28 @@ def distant_pairs(
     """Finds distant most-attended words, and counts them in training data.
 
     Tran et al. (2016), Table 3. Each sentence of the text is read from the
-    initial state. A step gives a pair if its most-attended slot holds a word at
-    least `minimum_distance` before the predicted word; of equal weights the
-    most recent counts as the highest. The beginning and the end of a sentence
-    are no words here; the unknown word is.
+    initial state. A step gives a pair if the word in its most-attended slot
+    (the most recent of ties) is at least `minimum_distance` before the
+    predicted word. Ends of sentences do not count as words; the unknown word
+    does.
 
     Args:
         model: a `memlm_keras.LanguageModel` with a memory that attends.
         text, training_text: `memlm_keras.data.Split`, or integers `(tokens,)`,
-            each sentence with its end; pairs are counted in the second.
+            each sentence with its end. Pairs of `text` are counted in
+            `training_text`.
         vocabulary: `None` for the model's own.
         minimum_distance: integer, 7 for "more than six positions to the left".
-            Co-occurrences are counted at each distance from it on to that of
+            Co-occurrences are counted at each distance from this to that of
             the oldest slot: 7 to 15 for a memory block of 15 words.
 
     Returns:
-        `DistantPairs`, sorted by distance, then by the ids of the words. There
-        may be none.
+        `DistantPairs`, sorted by distance and then by the ids of the words;
+        may be empty.
 
     Raises:
-        ValueError: if the model has no memory that attends or one that does
-            not reach so far, the vocabulary is of another size, a text has ids
+        ValueError: if the model has no memory that attends or its memory does
+            not reach so far, the vocabulary has another size, a text has ids
             outside it, or the text does not end with the end of a sentence.
 
     Example:
@@ -586,7 +567,7 @@ def distant_pairs(
         model, tokens, starts, batch_size, end, verbose
     ):
         distances = slot_distances(model, weights.shape[-1])
-        # `argmax` takes the first of equals: the most recent one, reversed.
+        # `argmax` takes the first of ties, so reverse to take the most recent.
         slots = weights.shape[-1] - 1 - weights[:, ::-1].argmax(axis=-1)
         back = distances[slots]
         begins = starts[np.searchsorted(starts, positions, "right") - 1]
@@ -598,9 +579,8 @@ def distant_pairs(
         )
     if distances[0] < minimum_distance:
         raise ValueError(
-            f"`minimum_distance` must be at most {distances[0]}, how far the "
-            "memory of the model reaches. Received: minimum_distance="
-            f"{minimum_distance}"
+            f"`minimum_distance` must be at most {distances[0]}, the reach of "
+            f"the model's memory. Received: minimum_distance={minimum_distance}"
         )
     entries, occurrences = np.unique(
         np.concatenate(pairs), axis=0, return_counts=True
@@ -648,9 +628,9 @@ def plot_distant_pairs(pairs, path, title=None):
 
 
 def write_distant_pairs(pairs, path):
-    """Writes `DistantPairs` as CSV, a line for each pair at a distance.
+    """Writes `DistantPairs` as CSV, a line per entry.
 
-    Its columns are `attended`, `predicted`, `distance`, `occurrences` and, for
+    The columns are `attended`, `predicted`, `distance`, `occurrences` and, for
     each distance, `training_count_` with the distance.
 
     Example:
@@ -674,7 +654,7 @@ def write_counts_by_distance(pairs, path):
     """Writes the mean co-occurrence frequency of `DistantPairs` as CSV.
 
     Tran et al. (2016), Table 3. The columns are `distance`, `pairs`, and the
-    means `count` and `count_at_any_distance`, empty where there are no pairs.
+    means `count` and `count_at_any_distance`, empty if there are no pairs.
 
     Example:
 
@@ -698,15 +678,15 @@ def write_counts_by_distance(pairs, path):
 def cooccurrence_counts(
     pairs, tokens, distances, vocabulary_size, end_of_sentence_id=0, verbose=1
 ):
-    """Counts pairs of ids `(pairs, 2)` in a text at each of some distances:
-    int64 `(pairs, distances)`; no pair spans the end of a sentence."""
-    # Keys of two ids of 32 bits would overflow 32 bits.
+    """Counts pairs of ids `(pairs, 2)` within sentences of a text at each of
+    `distances`; returns int64 `(pairs, distances)`."""
+    # A key of two ids needs 64 bits.
     pairs = np.asarray(pairs, "int64").reshape(-1, 2)
     keys, place = np.unique(
         pairs[:, 0] * vocabulary_size + pairs[:, 1], return_inverse=True
     )
     counts = np.zeros((len(keys), len(distances)), "int64")
-    # Most words are in no pair: two tables save most searches.
+    # Most words are in no pair, so two tables save most searches.
     earlier = np.isin(np.arange(vocabulary_size), pairs[:, 0])
     later = np.isin(np.arange(vocabulary_size), pairs[:, 1])
     longest = int(max(distances))

@@ -25,8 +25,8 @@ from memlm_keras.data.tokenizer import Tokenizer
 from memlm_keras.data.treebanks import load_conllu
 from memlm_keras.data.vocabulary import Vocabulary
 
-# Batches are Keras' datasets. Their modules are imported when a name is first
-# used, because the import of Keras takes seconds.
+# Batches are Keras datasets, and importing Keras takes seconds: these modules
+# are imported when a name is first used.
 _WITH_KERAS = {
     "AutoencodingBatches": "batches",
     "Batches": "batches",

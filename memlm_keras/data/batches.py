@@ -14,10 +14,10 @@ _CHUNK = 1 << 20
 
 
 class EpochBatches(keras.utils.PyDataset):
-    """Batches that can start at any batch of any epoch.
+    """Base class of batches that can start at any batch of any epoch.
 
-    Subclasses set `batches_per_epoch` and implement `_batch`. A model refuses
-    batches whose `vocabulary`, which a corpus sets, is not the model's own.
+    Subclasses set `batches_per_epoch` and implement `_batch`. A corpus sets
+    `vocabulary`; a model with another vocabulary refuses the batches.
     """
 
     vocabulary = None
@@ -32,7 +32,7 @@ class EpochBatches(keras.utils.PyDataset):
         self.start_batch = 0
 
     def identity(self):
-        """Plain values that identify the batches, for checkpoints."""
+        """Returns plain values that identify the batches, for checkpoints."""
         return {
             "batch_size": self.batch_size,
             "seed": self.seed,
@@ -50,10 +50,10 @@ class EpochBatches(keras.utils.PyDataset):
         return self._batch(index + self.start_batch)
 
     def start_at(self, epoch, batch=0):
-        """Moves to a batch of an epoch, from which `fit` then continues.
+        """Moves to a batch of an epoch, from which `fit` continues.
 
-        Item `i` is then batch `batch + i` of the epoch. The `fit` of this
-        package's models moves to the first batch of each later epoch itself.
+        Item `i` is then batch `batch + i` of the epoch. In later epochs, the
+        `fit` of this package's models moves to the first batch itself.
 
         Raises:
             ValueError: There is no such epoch or batch.
@@ -74,14 +74,14 @@ class EpochBatches(keras.utils.PyDataset):
             self._shuffle(np.random.default_rng([self.seed, epoch]))
 
     def _shuffle(self, generator):
-        """Draws the orders of an epoch."""
+        """Draws the order of an epoch."""
 
 
 class TokenBatches(EpochBatches):
-    """Batches of a text of `num_tokens` tokens; each row is a part of it.
+    """Base class of batches whose rows are parts of a text.
 
-    A corpus sets `document_starts`, the offsets at which documents begin, also
-    where contexts do not end with them.
+    A corpus sets `document_starts`, the offsets at which documents begin, even
+    if the state is carried from one document to the next.
     """
 
     document_starts = None
@@ -94,12 +94,12 @@ class TokenBatches(EpochBatches):
 
     @property
     def predicted_tokens(self):
-        """Number of targets of a whole epoch."""
+        """Number of targets in an epoch."""
         return self.num_tokens
 
     @property
     def largest_id(self):
-        """Largest token id, the end of a sentence included."""
+        """Largest token id, including the end of a sentence."""
         return self._read_once[0]
 
     def identity(self):
@@ -111,7 +111,7 @@ class TokenBatches(EpochBatches):
 
     @functools.cached_property
     def _read_once(self):
-        """Largest id and checksum; raises `ValueError` for a negative id."""
+        """Returns largest id and checksum; `ValueError` for a negative id."""
         largest, sum_ = self.end_of_sentence_id, 0
         for begin in range(0, self.num_tokens, _CHUNK):
             chunk = self.tokens[begin : begin + _CHUNK]
@@ -125,8 +125,8 @@ class TokenBatches(EpochBatches):
         return largest, sum_
 
     def _rows(self, begins, ends, time, reset, blind):
-        """One batch of the spans from `begins` to `ends` `(rows,)`; the first
-        input of a `blind` row is the end of a sentence."""
+        """Returns the batch of the spans from `begins` to `ends` `(rows,)`; a
+        `blind` row does not see the token before its span."""
         if len(begins) < self.batch_size:
             missing = (0, self.batch_size - len(begins))
             begins, ends = np.pad(begins, missing), np.pad(ends, missing)
@@ -142,7 +142,7 @@ class TokenBatches(EpochBatches):
 
 
 def checksum(integers, start=0):
-    """Checksum of integers of any dtype."""
+    """Returns a checksum of integers, equal for every dtype."""
     return zlib.crc32(np.ascontiguousarray(integers, "<i8"), start)
 
 
@@ -150,38 +150,37 @@ def checksum(integers, start=0):
 
 
 class Batches(TokenBatches):
-    """Cuts a token sequence into batches that `fit` and `evaluate` read.
+    """Cuts a sequence of tokens into batches for `fit` and `evaluate`.
 
     Item `index` is `(inputs, targets, sample_weight)`:
 
     * `inputs["token_ids"]`: int32 `(batch_size, segment_length)`
-    * `inputs["reset"]`: bool `(batch_size,)`, where the state carried from the
-      batch before must be forgotten
+    * `inputs["reset"]`: bool `(batch_size,)`, rows whose carried state must be
+      reset before the batch
     * `targets`: int32 `(batch_size, segment_length)`
     * `sample_weight`: float32 `(batch_size, segment_length)`, 0 at padding
 
-    Row `b` of a batch continues row `b` of the batch before. Every token is a
-    target exactly once an epoch, whatever the two sizes, and its input is the
-    token before it. All batches have the same shapes.
+    Row `b` of a batch continues row `b` of the previous batch. Each token is a
+    target exactly once per epoch, and its input is the token before it. All
+    batches have the same shapes.
 
-    Without `document_starts` the tokens are split into `batch_size`
+    Without `document_starts`, the tokens are split into `batch_size`
     contiguous streams whose lengths differ by at most one. The first input of
-    a row is the token before the row (the end of a sentence at the very
-    beginning) and `reset` is true in the first batch only.
+    a stream is the token before it, or the end of a sentence at the beginning
+    of the text. `reset` is true in the first batch only.
 
-    With `document_starts` each document in turn goes to the row that is free
-    first. Documents begin at the beginning of a segment, with the end of a
-    sentence as first input and with `reset` true; their last segment is
-    padded. `shuffle` reorders the documents within each row every epoch; the
-    order depends on `seed` and epoch alone. The rows of documents, and so the
-    number of batches, stay the same.
+    With `document_starts`, each document in turn goes to the row that is free
+    first. A document begins a segment, with the end of a sentence as first
+    input and with `reset` true; its last segment is padded. `shuffle` reorders
+    the documents within each row; the order depends only on `seed` and epoch.
+    The number of batches stays the same.
 
     Args:
         tokens: 1-D integer array or memory map.
-        document_starts: `None`, or 1-D integer offsets into `tokens` at which
-            documents begin: the first 0, each larger than the one before.
+        document_starts: `None`, or ascending 1-D integer offsets into
+            `tokens` at which documents begin; the first is 0.
         end_of_sentence_id: Input before the first token, and padding.
-        context_of: `"document"` or `"sentence"`, which of them begin at
+        context_of: `"document"` or `"sentence"`: what begins at
             `document_starts`, for reports.
 
     Attributes:
@@ -227,15 +226,13 @@ class Batches(TokenBatches):
             self._ends = np.append(self._starts[1:], self.num_tokens)
         elif shuffle:
             raise ValueError(
-                "`shuffle=True` needs `document_starts`: without documents "
-                "there is nothing to reorder. Received: document_starts=None"
+                "`shuffle=True` needs `document_starts`, as it reorders "
+                "documents. Received: document_starts=None"
             )
         else:
-            # Each row has one stream, which is handled as a document.
+            # Each row is one stream, handled like a document.
             edges = np.arange(batch_size + 1) * self.num_tokens // batch_size
             self._starts, self._ends = edges[:-1], edges[1:]
-        # A few integers for each document and none for each segment suffice
-        # for texts larger than memory.
         self._segments = -(-(self._ends - self._starts) // self.segment_length)
         self._row_of, totals = np.arange(self.batch_size), self._segments
         if self.has_documents:
@@ -284,8 +281,8 @@ class Batches(TokenBatches):
 
 
 def _deal(segments, batch_size):
-    """Row of each document, and the segments of each row: a document goes to
-    the row that is free first, the lowest of equals."""
+    """Returns the row of each document and the number of segments of each row;
+    a document goes to the shortest row, and ties go to the first."""
     free = [(0, row) for row in range(batch_size)]
     rows = np.empty(len(segments), np.int64)
     for document, length in enumerate(segments.tolist()):
@@ -299,15 +296,14 @@ def _checked_starts(document_starts, num_tokens):
     starts = np.array(starts, np.int64)
     if starts[0] != 0:
         raise ValueError(
-            "`document_starts` must begin with 0, or tokens would be in no "
-            f"document. Received: {starts[:3]} ..."
+            f"`document_starts` must begin with 0. Received: {starts[:3]} ..."
         )
     if np.any(np.diff(starts) <= 0):
         position = int(np.argmax(np.diff(starts) <= 0)) + 1
         raise ValueError(
-            "`document_starts` must be sorted, each larger than the one "
-            f"before. Received: {starts[position]} after "
-            f"{starts[position - 1]} at position {position}"
+            "`document_starts` must be sorted, without repeats. Received: "
+            f"{starts[position]} after {starts[position - 1]} at position "
+            f"{position}"
         )
     if starts[-1] >= num_tokens:
         raise ValueError(
@@ -321,39 +317,38 @@ def _checked_starts(document_starts, num_tokens):
 
 
 class SentenceBatches(TokenBatches):
-    """Batches of sentences of equal length, each read from an empty context.
+    """Batches of sentences, each read from an empty context.
 
-    Item `index` is `(inputs, targets, sample_weight)` as of `Batches`, with
-    `reset` true in every row and the time that the sentences need. The first
-    input of a sentence is the end-of-sentence token, which stands for its
-    beginning; its words and its own end are the targets. Every sentence is in
-    exactly one batch of an epoch, and whole unless `longest` cuts it.
+    Items are those of `Batches`, with `reset` true in every row and a time
+    that varies between batches. The first input of a sentence is the
+    end-of-sentence token; its words and its own end are the targets. Each
+    sentence is in exactly one batch of an epoch, and whole unless `longest`
+    cuts it.
 
     The sentences of a batch have equal lengths, as in Tran et al. (2016,
     Section 4), or any lengths, as in Salton et al. (2017, Section 4), who also
-    cut long ones: `longest=35, equal_lengths=False`. The last batch of a
-    length is filled up with empty rows, and the time is rounded up to a
-    multiple of `length_multiple`, so that few shapes are ever compiled.
-    Padding has the weight 0, follows the sentence and changes no result.
+    cut long sentences: `longest=35, equal_lengths=False`. The last batch of a
+    length is filled with empty rows, and the time is rounded up to a multiple
+    of `length_multiple`, so that few shapes are compiled. Padding follows the
+    sentence, has weight 0 and changes no result.
 
-    Meant for training with `memlm_keras.training.SentenceCrossEntropy`. To
-    evaluate, `Batches` with `sentence_starts` as `document_starts` are the same
-    protocol in a single shape, if the memory does not read ahead.
+    Train with `memlm_keras.training.SentenceCrossEntropy`. For evaluation,
+    `Batches` with `sentence_starts` as `document_starts` give the same result
+    in a single shape, unless the memory reads ahead.
 
     Args:
         tokens: 1-D integer array or memory map, each sentence with its end.
         shuffle: Whether to draw the sentences of each batch and the order of
-            the batches every epoch; they depend on `seed` and epoch alone.
+            the batches every epoch, from `seed` and epoch alone.
         end_of_sentence_id: Integer, ends each sentence.
-        longest: `None`, or the largest number of targets of a sentence, its
-            end included; the rest is left out.
+        longest: `None`, or the largest number of targets of a sentence,
+            including its end; further targets are dropped.
         equal_lengths: Whether the sentences of a batch have equal lengths;
-            otherwise they have any, in the order of the text unless shuffled.
+            otherwise they follow the order of the text unless shuffled.
 
     Attributes:
         varies_in_time: True, as the batches have different times.
-        whole_sentences: Whether each row is one sentence to its end, as it is
-            without `longest`.
+        whole_sentences: Whether sentences are never cut.
         has_documents, context_of: As for `Batches`.
 
     Raises:
@@ -395,8 +390,8 @@ class SentenceBatches(TokenBatches):
             require_positive_integer("longest", longest)
             self._lengths = np.minimum(self._lengths, longest)
         self.equal_lengths = equal_lengths
-        # The sentences of a batch are of one group. The edges say where each
-        # group begins in `_sentences`, and where in the order of batches.
+        # A batch takes its sentences from one group. The edges say where each
+        # group begins in `_sentences` and in the order of batches.
         self._groups = self._lengths if equal_lengths else 0 * self._lengths
         counts = np.unique(self._groups, return_counts=True)[1]
         batches = -(-counts // self.batch_size)
@@ -447,15 +442,14 @@ class AutoencodingBatches(SentenceBatches):
     Item `index` is `(inputs, targets, sample_weight)`:
 
     * `inputs["source"]`: int32 `(batch_size, time)`, each sentence with its end
-    * `inputs["source_length"]`: int32 `(batch_size,)`, the end included
-    * `inputs["target"]`: int32 `(batch_size, time)`, what the decoder reads:
-      an end of sentence, and all words
-    * `targets`: int32 `(batch_size, time)`, all words and their end
+    * `inputs["source_length"]`: int32 `(batch_size,)`, including the end
+    * `inputs["target"]`: int32 `(batch_size, time)`, the inputs of the
+      decoder: an end of sentence, then the words
+    * `targets`: int32 `(batch_size, time)`, the words and their end
     * `sample_weight`: float32 `(batch_size, time)`, 0 after the end
 
-    Args:
-        *arguments, **keywords: As for `SentenceBatches`; `longest` cuts both
-            source and target.
+    The arguments are those of `SentenceBatches`; `longest` cuts both source
+    and target.
 
     Example:
 
@@ -477,14 +471,10 @@ class AutoencodingBatches(SentenceBatches):
 
 
 def sentence_starts(tokens, end_of_sentence_id=0):
-    """Finds the offsets at which sentences begin.
+    """Returns the offsets at which sentences begin, 1-D int64.
 
     Args:
         tokens: 1-D integer array or memory map, each sentence with its end.
-        end_of_sentence_id: Integer, ends each sentence.
-
-    Returns:
-        1-D int64 array, the first of them 0.
 
     Raises:
         ValueError: The last token does not end a sentence.

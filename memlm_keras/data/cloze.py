@@ -1,5 +1,5 @@
-"""Cloze questions, and those of the Children's Book Test (Hill et al., 2016): a
-word of a sentence after twenty others."""
+"""Cloze questions, and the Children's Book Test (Hill et al., 2016), which asks
+for a word of a sentence after twenty other sentences."""
 
 import dataclasses
 import sys
@@ -25,19 +25,16 @@ _FILE_ENDINGS = {
 class ClozeQuestion:
     """A sentence with a blank, its context, and words to choose from.
 
-    The blank, `XXXXX`, is most often a token of its own. If it is part of a
-    token, as in `XXXXX's`, a candidate replaces it within that token.
+    The blank is `XXXXX`, a token or part of one, such as `XXXXX's`.
 
     Args:
-        context: Tuple of sentences, tuples of tokens; any number, even none.
+        context: Tuple of sentences, which are tuples of tokens; may be empty.
         query: Tuple of tokens with one blank.
         answer: String, one of the candidates.
         candidates: Tuple of non-empty strings; they may repeat.
 
     Raises:
-        ValueError: The query has no or more than one blank, a candidate is
-            empty, the answer is not among the candidates, or a sentence is a
-            string instead of its tokens.
+        ValueError: An argument is not as described above.
 
     Example:
 
@@ -66,8 +63,8 @@ class ClozeQuestion:
             for value in values:
                 if isinstance(value, str):
                     raise ValueError(
-                        f"`{name}` must be made of tokens, not of one string. "
-                        f"Received: {value[:40]!r}. Split it first."
+                        f"`{name}` must be a tuple of tokens, not one "
+                        f"string. Received: {value[:40]!r}. Split it first."
                     )
         blanks = sum(token.count(BLANK) for token in self.query)
         if blanks != 1:
@@ -87,19 +84,13 @@ class ClozeQuestion:
             )
 
     def word(self, candidate):
-        """Returns the token of the blank, with `candidate` for the blank."""
+        """Returns the token that has the blank, with `candidate` filled in."""
         (token,) = (token for token in self.query if BLANK in token)
         return token.replace(BLANK, candidate)
 
     def filled(self, candidate):
-        """Fills the blank.
-
-        Args:
-            candidate: String; white space separates its tokens.
-
-        Returns:
-            Tuple of tokens, the whole sentence.
-        """
+        """Returns the sentence with `candidate` in the blank, a tuple of
+        tokens; white space separates the tokens of a candidate."""
         place = next(i for i, token in enumerate(self.query) if BLANK in token)
         words = self.word(candidate).split()
         return (*self.query[:place], *words, *self.query[place + 1 :])
@@ -111,9 +102,9 @@ class ClozeQuestion:
 def cbt_questions(word_type, split, data_dir=None, cache_dir=None):
     """Loads questions of the Children's Book Test.
 
-    Each type has 2,000 for validation and 2,500 for testing. The training
-    questions, more than 100,000, take much memory as a list:
-    `read_cloze_questions` yields them one by one.
+    Each type has 2,000 questions for validation and 2,500 for testing. Read
+    the more than 100,000 training questions with `read_cloze_questions`, which
+    yields them one by one.
 
     Args:
         word_type: `"NE"`, `"CN"`, `"V"` or `"P"`: questions for named
@@ -162,10 +153,10 @@ def load_cbt(
     """Loads the texts of the Children's Book Test.
 
     * `"books"`: 98 books for training, 5 for validation, 5 for testing, each
-      a document. The lines with their titles, names of files, are no text.
+      a document. The title lines, which are file names, are dropped.
     * `"NE"`, `"CN"`, `"V"` or `"P"`: the questions of that type, each a
-      document of its 20 sentences and the query with the answer in place.
-      Neighbouring questions share sentences, so text is seen many times.
+      document of 20 sentences and the query with its answer filled in.
+      Neighbouring questions share sentences, so sentences repeat.
 
     Args:
         data_dir, cache_dir: As for `memlm_keras.data.load`.
@@ -173,13 +164,11 @@ def load_cbt(
             `memlm_keras.data.load_text`.
 
     Returns:
-        `Corpus` of the name `"cbt"` or, for questions, such as `"cbt-NE"`.
+        `Corpus` with the name `"cbt"` or, for questions, such as `"cbt-NE"`.
 
     Raises:
-        ValueError: `train_on` is none of these names, a file is damaged, or
-            `vocabulary` is given together with arguments to build one.
-        FileNotFoundError: A file is not in `data_dir`.
-        OSError: The download failed, or the cache cannot be written.
+        ValueError: `train_on` is none of these names.
+        Exception: As for `memlm_keras.data.load` and `load_text`.
 
     Example:
 
@@ -220,17 +209,16 @@ def read_cloze_questions(path):
 
     A question is twenty lines `1 tokens ...` to `20 tokens ...` and a line
     `21 query<TAB>answer<TAB><TAB>candidate|...|candidate`. The empty field may
-    be missing, and blank lines are skipped. An empty candidate is left out: it
-    would shorten the sentence, and so win. Repeated candidates are kept.
+    be missing, and blank lines are skipped. Empty candidates are left out,
+    because the shorter sentence would win. Repeated candidates are kept.
 
     Yields:
         `ClozeQuestion`.
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: The file is not UTF-8 or holds no question, a line has not
-            the number that must follow, or a question is not as
-            `ClozeQuestion` must be.
+        ValueError: The file is not UTF-8, has no question, or has an invalid
+            one.
 
     Example:
 
@@ -287,7 +275,7 @@ def _tokens(text):
 
 
 def _texts(path):
-    """Yields the sentences of each question, its query answered, as a source
+    """Yields the sentences of each question, its blank filled in, as a source
     does."""
     for question in read_cloze_questions(path):
         begins = True

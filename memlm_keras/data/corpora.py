@@ -1,4 +1,4 @@
-"""Public corpora by name: their addresses, and how they are read."""
+"""Public corpora by name: addresses, checksums and rules for reading."""
 
 import dataclasses
 import hashlib
@@ -28,9 +28,9 @@ class _PublicCorpus:
     urls: tuple
     archive_checksum: str
     folder_in_archive: str
-    # Of each split: name, size in bytes, checksum or `None`.
-    files: tuple = ()
-    reading: dict = dataclasses.field(default_factory=dict)  # Of `TextSource`.
+    files: tuple = ()  # Per split: name, size in bytes, checksum or `None`.
+    # Arguments of `TextSource`.
+    reading: dict = dataclasses.field(default_factory=dict)
 
 
 _PUBLIC = {
@@ -77,8 +77,8 @@ _PUBLIC = {
         ),
         {
             "keep_blank_lines": True,
-            # One equals sign on either side: more mark sections. Lines of the
-            # text that look alike, such as formulas, do not stand alone.
+            # Titles have one equals sign on either side, sections have more.
+            # Formulas that look like titles do not stand alone.
             "document_start": r" = (?!= ).*(?<! =) = $",
             "lone_titles": True,
         },
@@ -90,14 +90,15 @@ _PUBLIC = {
         ),
         "932df0cadc1337b2a12b4c696b1041c1d1c6d4b6bd319874c6288f02e4a61e92",
         "CBTest/data",
-        # Only the archive's hash is published, none of single files.
+        # Only the hash of the archive is published.
         tuple(
             (f"cbt_{split}.txt", None, None)
             for split in ("train", "valid", "test")
         ),
         {
+            # A title is a file name:
+            # `_BOOK_TITLE_ : Andrew_Lang___Prigio.txt.out`.
             "document_start": "_BOOK_TITLE_ :",
-            # File names, such as `_BOOK_TITLE_ : Andrew_Lang___Prigio.txt.out`.
             "drop_titles": True,
         },
     ),
@@ -122,51 +123,48 @@ def load(
     """Loads a public corpus as the literature reads it.
 
     * `"ptb"`: Penn Treebank as prepared by Mikolov, without documents.
-    * `"wikitext-2"`: WikiText-2; a blank line counts as an end of sentence,
-      as is usual. A document begins at a line ` = Title = ` between two blank
-      lines, with exactly one equals sign at either end. This gives 600, 60 and
-      60 documents.
+    * `"wikitext-2"`: WikiText-2; as is usual, a blank line counts as an end of
+      sentence. A line ` = Title = ` between two blank lines begins a document,
+      which gives 600, 60 and 60 documents.
     * `"cbt"`: the books of the Children's Book Test (Hill et al., 2016), each
-      a document. `load_cbt` also trains on the contexts of its questions, and
-      limits the vocabulary.
+      a document. `load_cbt` can also load its questions and limit the
+      vocabulary.
     * `"embedded"`: the small corpus that comes with the package.
 
-    Every line ends with an end-of-sentence token. The encoded text is kept
-    in the cache and memory-mapped.
+    Every line ends with an end-of-sentence token. The encoded text is cached
+    and memory-mapped.
 
-    A line of WikiText-2 is a paragraph. With `sentences=True` each of its
-    sentences ends with an end-of-sentence token instead, as in Salton et al.
-    (2017): headings, and the sentences that `syntok` finds among the tokens.
-    syntok 1.4.4 finds 82,309, 8,599 and 9,996 sentences of 2,134,219, 222,485
-    and 251,207 tokens; the vocabulary is the same. Perplexities of the two
-    forms cannot be compared.
+    A line of WikiText-2 is a paragraph. With `sentences=True`, every heading
+    and every sentence that `syntok` finds ends with an end-of-sentence token
+    instead, as in Salton et al. (2017). syntok 1.4.4 finds 82,309, 8,599 and
+    9,996 sentences with 2,134,219, 222,485 and 251,207 tokens. The vocabulary
+    stays the same, but perplexities of the two forms cannot be compared.
 
     Args:
-        data_dir: Folder of the corpus' files, its parent where that folder
-            has the name of the corpus, or the folder in which the published
-            archive was unpacked; `None` downloads them.
+        data_dir: Folder with the files, parent of a folder with the name of
+            the corpus, or folder in which the published archive was unpacked;
+            `None` downloads the files.
         cache_dir: Folder for downloads and encoded text; by default
             `$MEMLM_KERAS_HOME` or else `~/.keras/memlm_keras`.
         vocabulary: `Vocabulary` to encode with; `None` takes all tokens of
             the training text.
-        verify: Whether the files must be, to the byte, those that the
-            literature uses. Of `"cbt"` only a download can be verified: no
-            checksums of its single files are published.
+        verify: Whether to check that the files are those that the literature
+            uses. `"cbt"` is checked only when downloaded, because no checksums
+            of its single files are published.
         vocabulary_size: Number of the most frequent tokens of the training
-            text to keep, the two special tokens counted; `None` keeps all, as
-            the literature does.
-        sentences: Whether each sentence ends with an end-of-sentence token,
-            as each line does in all corpora but WikiText-2.
+            text to keep, including the two special tokens; `None` keeps all,
+            as the literature does.
+        sentences: Whether to split the lines of WikiText-2 into sentences.
 
     Returns:
-        `Corpus`, its name with `-sentences` if its lines were split.
+        `Corpus`; `-sentences` is added to its name if its lines were split.
 
     Raises:
         ValueError: The name is unknown, a file is not the expected one, not
             UTF-8, or empty, or `vocabulary_size` is given for `"embedded"` or
             together with `vocabulary`.
         FileNotFoundError: A file is not in `data_dir`.
-        ImportError: Sentences are to be split, and `syntok` is not installed.
+        ImportError: `sentences=True`, and `syntok` is not installed.
         OSError: The download failed, or the cache cannot be written.
 
     Example:
@@ -179,10 +177,9 @@ def load(
         if vocabulary_size is not None:
             raise ValueError(
                 "`vocabulary_size` cannot be given for the embedded corpus, "
-                "whose entropy is known for all of its words only. Received: "
+                "whose entropy is known for all its words only. Received: "
                 f"vocabulary_size={vocabulary_size}"
             )
-        # Few programs need its grammar.
         from memlm_keras.data import embedded
 
         return embedded.load()
@@ -193,10 +190,9 @@ def load(
             f"name={name!r}. For other text, use `load_text`."
         )
     sources = public_sources(name, data_dir, cache_dir, verify)
-    # A line of WikiText-2 is a paragraph; of the others, it is a sentence.
     if sentences and name == "wikitext-2":
         if vocabulary is None:
-            # Both forms have the same words, so they share a vocabulary.
+            # Both forms share the vocabulary of the text by line.
             vocabulary = stored_vocabulary(
                 sources["train"],
                 cache_folder(cache_dir),
@@ -217,7 +213,7 @@ def load(
 
 
 def public_sources(name, data_dir=None, cache_dir=None, verify=True, **reading):
-    """Dict from split to `TextSource` of a public corpus, for `load`."""
+    """Returns a dict from split to `TextSource` of a public corpus."""
     public = _PUBLIC[name]
     names = [file for file, *_ in public.files]
     paths = public_files(name, names, data_dir, cache_dir)
@@ -242,7 +238,8 @@ def public_sources(name, data_dir=None, cache_dir=None, verify=True, **reading):
 
 
 def public_files(name, files, data_dir=None, cache_dir=None):
-    """Paths of files of a public corpus, downloaded if there is no folder."""
+    """Returns paths of files of a public corpus; `data_dir=None` downloads
+    them."""
     public = _PUBLIC[name]
     if data_dir is None:
         archive = cache_folder(cache_dir) / "downloads" / name
@@ -253,8 +250,8 @@ def public_files(name, files, data_dir=None, cache_dir=None):
         data_dir = pathlib.Path(data_dir)
         if not data_dir.is_dir():
             raise FileNotFoundError(
-                f"`data_dir` must be a folder. Received: data_dir={data_dir}, "
-                f"which is not one. The corpus {name!r} consists of {files}."
+                f"`data_dir` must be a folder with the files {files} of "
+                f"{name!r}. Received: data_dir={data_dir}"
             )
         folders = (data_dir / name, data_dir / public.folder_in_archive)
         folder = next(filter(pathlib.Path.is_dir, folders), data_dir)
@@ -287,8 +284,8 @@ def _fetch(urls, folder, checksum, extract):
         if attempt:
             time.sleep(_FIRST_WAIT_SECONDS * 2 ** (attempt - 1))
         for url in urls:
-            # `get_file` takes no timeout, and would wait for a dead host
-            # forever. If an archive cannot be unpacked, it only warns.
+            # `get_file` has no timeout, and would wait forever for a dead
+            # host. If an archive cannot be unpacked, it only warns.
             timeout = socket.getdefaulttimeout()
             socket.setdefaulttimeout(_SILENCE_SECONDS)
             try:
@@ -306,7 +303,7 @@ def _fetch(urls, folder, checksum, extract):
                         cache_dir=folder,
                         cache_subdir="",
                     )
-            # It raises a bare `Exception` if an address cannot be read.
+            # `get_file` raises a bare `Exception` for an unreadable address.
             except Exception as error:
                 reasons[url] = f"{type(error).__name__}: {error}"
             finally:

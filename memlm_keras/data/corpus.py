@@ -1,4 +1,4 @@
-"""Corpora: a vocabulary and three texts, of any files."""
+"""Corpora: a vocabulary and three encoded texts, from any files."""
 
 import dataclasses
 import functools
@@ -24,10 +24,10 @@ from memlm_keras.data.tokenizer import Tokenizer
 from memlm_keras.data.vocabulary import Vocabulary
 
 SPLITS = ("train", "validation", "test")
-# Share of validation and of test in a single file.
+# Shares of validation and test if one file is split.
 _SHARE = 0.05
-# Scripts that put no spaces between words: Thai, Lao, Tibetan, Burmese, Khmer,
-# Japanese, Chinese. Words of such text that has spaces are shorter than this.
+# Scripts without spaces between words: Thai, Lao, Tibetan, Burmese, Khmer,
+# Japanese, Chinese. Their "words" are whole phrases, longer than `_LONG_WORDS`.
 _UNSPACED = re.compile(
     "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
     "\U00020000-\U0003ffff]"
@@ -43,7 +43,7 @@ class Corpus:
     """A vocabulary and three texts encoded with it.
 
     Args:
-        name: Name to report results under.
+        name: Name for reports.
         description: How one text was split into three, if it was.
 
     Example:
@@ -61,15 +61,12 @@ class Corpus:
 
     @property
     def has_documents(self):
-        """Whether it is known where the documents of the text begin."""
+        """Whether the corpus knows where its documents begin."""
         return self.train.document_starts is not None
 
     @functools.cached_property
     def fingerprint(self):
-        """Short hash of the vocabulary and of all texts, 16 characters.
-
-        Equal for equal corpora, whatever files they were read from.
-        """
+        """Hash of the vocabulary and all texts, a string of 16 characters."""
         digest = hashlib.sha256("\0".join(self.vocabulary.tokens).encode())
         for split in (self.train, self.validation, self.test):
             for array in (split.tokens, split.document_starts):
@@ -80,13 +77,12 @@ class Corpus:
         return digest.hexdigest()[:16]
 
     def with_first_lines(self, lines):
-        """Keeps the first lines of the training text.
+        """Returns a `Corpus` with only the first lines of the training text.
+
+        Words that are not in these lines become unknown in all texts.
 
         Args:
             lines: Integer, number of lines to keep.
-
-        Returns:
-            `Corpus` with the words of these lines; other words are unknown.
 
         Raises:
             ValueError: The text has fewer lines.
@@ -148,18 +144,18 @@ class Corpus:
         Args:
             split: `"train"`, `"validation"` or `"test"`, or a `Split`.
             batch_size, segment_length, shuffle, seed: As for `Batches`.
-            documents, sentences: Whether each of them begins with an empty
-                context; otherwise the text is one stream.
+            documents, sentences: Whether each document, or each sentence, is
+                read from an empty context; otherwise the text is one stream.
 
         Raises:
-            ValueError: There is no such split, `documents` is true and the
-                split has none, or `sentences` is true as well.
+            ValueError: There is no such split, the split has no documents,
+                or both `documents` and `sentences` are true.
         """
         split = split_of(self, split)
         if documents and sentences:
             raise ValueError(
-                "`documents` and `sentences` exclude each other: a context "
-                "ends with the one or the other. Received: both true"
+                "`documents` and `sentences` exclude each other. Received: "
+                "both true"
             )
         if documents and split.document_starts is None:
             raise ValueError(
@@ -168,7 +164,7 @@ class Corpus:
                 "`documents=False`, or `load_text` with `document_start` or "
                 "with folders of documents."
             )
-        # Batches need Keras, and corpora do not.
+        # Only batches need Keras, whose import takes seconds.
         from memlm_keras.data.batches import Batches
         from memlm_keras.data.batches import sentence_starts
 
@@ -215,7 +211,7 @@ class Corpus:
 
 
 def split_of(corpus, split):
-    """Split of a corpus by its name; a split itself is returned as it is."""
+    """Returns the split with this name; a `Split` is returned as it is."""
     if not isinstance(split, str):
         return split
     if split not in SPLITS:
@@ -239,8 +235,8 @@ def encode_sources(
     description="",
     **rules,
 ):
-    """Makes a `Corpus` of a dict from split to source, encoding the texts that
-    the cache lacks; `rules` are those of `tokenizer_for`."""
+    """Makes a `Corpus` from a dict from split to source, and encodes texts that
+    are not in the cache; `rules` are arguments of `Tokenizer`."""
     cache_dir = cache_folder(cache_dir)
     tokenizer = tokenizer_for(vocabulary, size, minimum_count, **rules)
     if built := vocabulary is None:
@@ -267,13 +263,13 @@ def encode_sources(
         )
         warnings.warn(
             f"{shares} of {name!r} are tokens that the vocabulary does not "
-            "have, and training has none of them, so that no model can learn "
-            "about them. Build it with `minimum_count=2` or a "
-            "`vocabulary_size`.",
+            "have. The training text has no unknown token, so no model can "
+            "learn about them. Build the vocabulary with `minimum_count=2` or "
+            "a `vocabulary_size`.",
             stacklevel=3,
         )
     entered = EnteredText(vocabulary)
-    # Training has these characters, although in rare words.
+    # The training text has these characters in words that were left out.
     rare = set().union(*splits["train"].counts.unknown) if built else ()
     for texts in splits.values():
         entered.marked += texts.counts.marked
@@ -288,7 +284,7 @@ def encode_sources(
 
 
 def stored_vocabulary(source, cache_dir, name, **options):
-    """Vocabulary of `source`, built once and then read from the cache."""
+    """Returns the vocabulary of `source`, built once and then cached."""
     key = fingerprint(source.identity(), options)
 
     def make(folder):
@@ -305,15 +301,15 @@ def stored_vocabulary(source, cache_dir, name, **options):
 
 
 def tokenizer_for(vocabulary, size=None, minimum_count=None, **rules):
-    """The tokenizer of a vocabulary, or one to build it with; `rules` are
-    arguments of `Tokenizer`, and false ones are defaults."""
+    """Returns the tokenizer of `vocabulary`, or one to build a vocabulary with;
+    `rules` are arguments of `Tokenizer`, and false values mean defaults."""
     rules = {name: rule for name, rule in rules.items() if rule}
     if vocabulary is None:
         return Tokenizer(**rules)
     if size is not None or minimum_count not in (None, 1):
         raise ValueError(
             "`vocabulary` cannot be combined with `vocabulary_size` or "
-            "`minimum_count`, which say how to build one. Received: "
+            "`minimum_count`, which build a vocabulary. Received: "
             f"vocabulary={vocabulary!r}, vocabulary_size={size} and "
             f"minimum_count={minimum_count}"
         )
@@ -329,7 +325,7 @@ def tokenizer_for(vocabulary, size=None, minimum_count=None, **rules):
 
 
 def cache_folder(cache_dir=None):
-    """Folder of the cache; `None` is the default of `load`."""
+    """Returns the folder of the cache; `None` is the default of `load`."""
     if cache_dir is None:
         cache_dir = os.environ.get("MEMLM_KERAS_HOME")
     if cache_dir is None:
@@ -338,8 +334,8 @@ def cache_folder(cache_dir=None):
 
 
 def name_of(path):
-    """Name of the corpus with this training file."""
-    # Every corpus has a `train.txt`; its folder says more.
+    """Returns the name of a corpus, from its training file or the folder of a
+    file named `train`."""
     return path.parent.resolve().name if path.stem == "train" else path.stem
 
 
@@ -365,34 +361,32 @@ def load_text(
     Every line that is not blank becomes its tokens and an end of sentence.
 
     Args:
-        train, validation, test: Path of a UTF-8 text file each, or of a
-            folder in which every `.txt` file is one document. `train` alone is
-            split in its order: 90% of its lines (or documents, if it has them)
-            for training, 5% for validation and 5% for test.
-            `corpus.description` says which.
-        vocabulary: `Vocabulary` to encode with, and its tokenizer; `None`
-            builds one from the training text, as the next five arguments say.
-        vocabulary_size, minimum_count: As `size` and `minimum_count` of
-            `Vocabulary.build`: by default words seen once are unknown, so that
-            a model can learn about unknown words, unless the text has unknown
-            words anyway.
-        tokenize, lowercase, numbers: As `split` (by default
-            `"white_space"`), `lowercase` and `numbers` of `Tokenizer`.
-        document_start: `None`, or a regular expression that matches, from
-            their first character on, the lines that begin a document. Lines
-            before the first of them belong to the first document.
+        train, validation, test: Paths of UTF-8 text files, or of folders in
+            which every `.txt` file is one document. `train` alone is split in
+            order: 90% of its lines, or of its documents, for training, 5% for
+            validation and 5% for test; see `corpus.description`.
+        vocabulary: `Vocabulary` to encode with, which has its own tokenizer;
+            `None` builds one from the training text with the next five
+            arguments.
+        vocabulary_size, minimum_count: `size` and `minimum_count` of
+            `Vocabulary.build`. By default, words seen once are unknown, so
+            that a model learns about unknown words.
+        tokenize, lowercase, numbers: `split`, `lowercase` and `numbers` of
+            `Tokenizer`; `tokenize=None` is `"white_space"`.
+        document_start: `None`, or a regular expression that matches the
+            beginning of a line that begins a document. Lines before the first
+            match belong to the first document.
         cache_dir: As for `load`.
 
     Returns:
         `Corpus`.
 
     Raises:
-        FileNotFoundError: A file or folder is not there.
-        ValueError: A file is not UTF-8 or empty, no line begins a document,
-            only two texts are given, a single one has fewer than three lines
-            or documents, `vocabulary` is given together with arguments to
-            build one, or neither it nor `tokenize` is given for text without
-            spaces between words.
+        FileNotFoundError: A file or folder does not exist.
+        ValueError: A file is not UTF-8 or is empty, no line begins a document,
+            exactly two texts are given, a single text has fewer than three
+            lines or documents, `vocabulary` is combined with arguments that
+            build one, or a text without spaces between words needs `tokenize`.
         OSError: The cache cannot be written.
 
     Warns:
@@ -407,9 +401,8 @@ def load_text(
     """
     if (validation is None) != (test is None):
         raise ValueError(
-            "Give `train`, `validation` and `test`, or `train` alone, which "
-            f"is then split. Received: validation={validation!r} and "
-            f"test={test!r}"
+            "Give `train`, `validation` and `test`, or `train` alone. "
+            f"Received: validation={validation!r} and test={test!r}"
         )
     paths = (train,) if test is None else (train, validation, test)
     sources = [
@@ -435,7 +428,7 @@ def load_text(
 
 
 def _parts(source):
-    """Splits one text into three sources, and describes the split."""
+    """Returns three parts of one text, and a sentence that describes them."""
     unit = "documents" if source.has_documents else "lines"
     count = sum(begins or unit == "lines" for _, begins in source.sentences())
     if count < 3:
@@ -461,36 +454,34 @@ def _parts(source):
 
 
 class UnspacedTextError(ValueError):
-    """Text to split at white space has few spaces between its words."""
+    """Raised for text with few spaces that is to be split at white space."""
 
 
 def _require_spaces(source):
-    """Raises an error for text that has few spaces between its words."""
+    """Raises `UnspacedTextError` for text in a script without spaces."""
     lines = itertools.islice(source.sentences(), _LINES_LOOKED_AT)
     words = [word for line, _ in lines for word in line.split()]
     if are_unspaced(words):
         raise UnspacedTextError(
-            f"{source.path} has few spaces between its words, as is usual in "
-            "its script: split at white space, its tokens have "
+            f"{source.path} has few spaces between its words: split at white "
+            "space, its tokens have "
             f"{sum(map(len, words)) / len(words):.0f} characters on average. "
-            "Received: "
-            f"tokenize=None, and text such as {words[0][:20]!r}. Give "
-            '`tokenize="characters"` (`--tokenize=characters` of `memlm`), or '
-            "text with spaces between its words; "
-            '`tokenize="white_space"` reads it as it is.'
+            f"Received: tokenize=None, and text such as {words[0][:20]!r}. "
+            'Give `tokenize="characters"` (`--tokenize=characters` of '
+            '`memlm`), or `tokenize="white_space"` to read it as it is.'
         )
 
 
 def are_unspaced(words):
-    """Whether words are of a script without spaces, and are long."""
+    """Returns whether words are long and in a script without spaces."""
     characters = sum(map(len, words))
     unspaced = sum(len(_UNSPACED.findall(word)) for word in words)
     return 2 * unspaced > characters > _LONG_WORDS * len(words)
 
 
 def split_for(words):
-    """The `split` of a `Tokenizer` for text, from words between its spaces;
-    `None` where these divide it well."""
+    """Returns the `split` of a `Tokenizer` that suits a text, from its words
+    between white space; `None` if white space divides it well."""
     if are_unspaced(words):
         return "characters"
     attached = sum(map(bool, map(_PUNCTUATION.search, words)))
@@ -517,41 +508,33 @@ def load_documents(
 ):
     """Loads a corpus of documents as Daniluk et al. (2017) prepare Wikipedia.
 
-    In an order drawn from `seed`, whole documents go to validation until it
-    has at least its share of all tokens, ends of sentences included, then
-    likewise to test, and the rest to training. Within a split they keep the
-    order of the text.
+    Whole documents, in an order drawn from `seed`, go to validation until it
+    has its share of all tokens, then to test until it has its share, and then
+    to training. Within a split they keep the order of the text.
 
     Numbers become one word, the most frequent words of the training documents
-    are the vocabulary, and other words are unknown. The paper has about 22.5,
-    1.2 and 1.2 million words; its parameter counts fit 77,003 words, special
-    tokens included. It names no tokenizer and no seed: these are ours.
+    form the vocabulary, and other words are unknown. The paper has about 22.5,
+    1.2 and 1.2 million words; its parameter counts fit 77,003 words, including
+    special tokens. It states neither tokenizer nor seed.
 
     Args:
-        path: Path of a folder in which every `.txt` file is one document (in
-            the order of their names), or of one file of many documents. UTF-8.
+        path: Path of a folder in which every `.txt` file is one document, or
+            of one file of many documents; UTF-8.
         document_start: For a file, as for `load_text`.
-        validation, test: Share of the tokens, between 0 and 1, of each.
-        vocabulary: `Vocabulary` to encode with, and its tokenizer; `None`
-            builds one, as the next five arguments say.
-        vocabulary_size: Largest number of entries, the two special tokens
-            included; `None` keeps all words.
-        minimum_count, tokenize, lowercase, numbers: As for `load_text`, except
-            that numbers become one word unless `numbers=None`.
-        cache_dir: As for `memlm_keras.data.load`.
+        validation, test: Shares of the tokens, between 0 and 1.
+        vocabulary_size: Largest number of entries, including the two special
+            tokens; `None` keeps all words.
+        numbers: Word that replaces numbers; `None` keeps them.
+        vocabulary, minimum_count, tokenize, lowercase, cache_dir: As for
+            `load_text`.
 
     Returns:
         `Corpus` with documents, its tokens memory-mapped.
 
     Raises:
-        FileNotFoundError: There is no such file, or no `.txt` file in the
-            folder.
-        ValueError: A share is not between 0 and 1, nothing would be left to
-            train on, a split gets no document, a file is not UTF-8, a file
-            has no `document_start`, the tokenizer of `vocabulary` differs from
-            `tokenize` or `lowercase`, or the text has no spaces between words,
-            as for `load_text`.
-        OSError: The cache cannot be written.
+        ValueError: A share is not between 0 and 1, a split gets no document,
+            or a file has no `document_start`.
+        Exception: As for `load_text`.
 
     Example:
 
@@ -567,8 +550,8 @@ def load_documents(
             )
     if sum(shares.values()) >= 1:
         raise ValueError(
-            "`validation` and `test` must leave something to train on. "
-            f"Received: {shares}, of which the sum is not below 1"
+            "`validation` and `test` must leave something to train on: a sum "
+            f"below 1. Received: {shares}"
         )
     source = TextSource(path, document_start=document_start)
     if not source.has_documents:
@@ -603,8 +586,8 @@ def load_documents(
 
 
 def assign(lengths, shares, seed):
-    """Sorted indices of the documents of each split, by their `lengths` in
-    tokens and the `shares` of `"validation"` and `"test"`."""
+    """Returns the sorted indices of the documents of each split, from their
+    `lengths` in tokens and the `shares` of `"validation"` and `"test"`."""
     order = np.random.default_rng(seed).permutation(len(lengths))
     splits = {"train": order}
     for split, share in shares.items():

@@ -1,5 +1,5 @@
-"""The embedded corpus: generated documents that introduce people and ask for
-these facts again, and the perplexity that a perfect model reaches."""
+"""The embedded corpus: generated documents that state facts about people and
+ask for them again, and the perplexity of a perfect model."""
 
 import functools
 import itertools
@@ -36,8 +36,8 @@ FACTS = {
     ),
 }
 INTRODUCTION = "{first} {last} was born in {city} in {year} <eos>".split()
-# Of somebody introduced before, whom the first fact identifies. Each sentence
-# begins with another word.
+# The first fact of a reminder identifies a person introduced before. Each
+# reminder begins with a different word.
 REMINDERS = {
     sentence.split()[0]: sentence.split()
     for sentence in (
@@ -51,12 +51,12 @@ REMINDERS = {
 
 @dataclass(frozen=True, eq=False)
 class Grammar:
-    """Documents of `length` sentences that introduce people, each by words that
-    no other person has, or remind of one introduced before."""
+    """Distribution of documents of `length` sentences, each of which introduces
+    a person, by words that nobody else has, or asks about one."""
 
-    # Every choice is one token, so a text has one derivation, and its
-    # probability is the product of those of its choices. The end of a document
-    # needs no token, as all have the same number of sentences.
+    # Every choice is one token, so the probability of a text is the product of
+    # the probabilities of its tokens. All documents have the same number of
+    # sentences, so their end needs no token.
 
     facts: dict  # from name to words, in one string
     min_people: int = 2
@@ -67,8 +67,8 @@ class Grammar:
         require_positive_integer("min_people", self.min_people)
         if not self.min_people <= self.max_people <= self.length:
             raise ValueError(
-                "`min_people`, `max_people` and `length` must not fall in this "
-                f"order. Received: {self}"
+                "`min_people`, `max_people` and `length` must be ascending, in "
+                f"this order. Received: {self}"
             )
         shortest = min(len(words.split()) for words in self.facts.values())
         if shortest < self.max_people or len(set(self.words)) < len(self.words):
@@ -80,21 +80,21 @@ class Grammar:
 
     @property
     def words(self):
-        """List of all tokens, `<eos>` first, in a fixed order."""
+        """Returns all tokens in a fixed order, `<eos>` first."""
         spoken = {*INTRODUCTION}.union(*REMINDERS.values())
         plain = sorted(token for token in spoken if not _fact(token))
         return plain + " ".join(self.facts.values()).split()
 
     def document(self, speaker):
-        """Speaks a whole document through a `Speaker`."""
+        """Generates a whole document with a `Speaker`."""
         people = ()
         for _ in range(self.length):
             people = self.sentence(speaker, people)
 
     def sentence(self, speaker, people):
-        """Speaks the next sentence; returns the facts of `people` after it."""
-        # `entropy` needs this: the first word decides how many tokens follow
-        # and, with the number of people, how likely they are.
+        """Generates a sentence; returns the facts of all `people` after it."""
+        # `entropy` relies on this: the first word determines how many tokens
+        # follow and, with the number of people, their probabilities.
         start = speaker.draw(self.starts(people))
         if start in REMINDERS:
             meant = people
@@ -116,7 +116,7 @@ class Grammar:
         return (*people, person)
 
     def starts(self, people):
-        """Weights of the first words of the next sentence."""
+        """Returns the weights of the first words of the next sentence."""
         weights = {}
         if len(people) >= self.min_people:
             weights = dict.fromkeys(REMINDERS, 1 / len(REMINDERS))
@@ -131,13 +131,13 @@ class Grammar:
 
 
 def _fact(token):
-    """The fact that a token of a sentence stands for, or `None`."""
+    """Returns the fact that a token of a template stands for, or `None`."""
     return token[1:-1] if token.startswith("{") else None
 
 
 class Speaker:
-    """Generates a text and keeps its log-probabilities; `choose` picks a token
-    from a dict of tokens and weights."""
+    """Generates a text and keeps its log-probabilities; `choose` returns a
+    token of a dict from tokens to weights."""
 
     def __init__(self, choose):
         self.choose = choose
@@ -145,11 +145,11 @@ class Speaker:
         self.log_probabilities = []
 
     def pick(self, tokens):
-        """Speaks and returns one of `tokens`, which are equally likely."""
+        """Generates one of `tokens`, which are equally likely."""
         return self.draw(dict.fromkeys(tokens, 1))
 
     def draw(self, weights):
-        """Speaks and returns one token of `weights`, from token to weight."""
+        """Generates a token of the dict `weights`, and returns it."""
         token = self.choose(weights)
         probability = weights[token] / sum(weights.values())
         self.tokens.append(token)
@@ -158,9 +158,9 @@ class Speaker:
 
 
 def uniforms(seed):
-    """Yields numbers in [0, 1) without end, equal on every platform."""
-    # NumPy keeps raw bits the same between versions, but not the numbers that
-    # its `Generator` draws from them.
+    """Yields random numbers in [0, 1), equal on every platform."""
+    # Between versions of NumPy, raw bits stay the same, but not the numbers
+    # that `Generator` draws from them.
     bits = np.random.PCG64(seed)
     while True:
         block = bits.random_raw(_RANDOM_BLOCK) >> np.uint64(11)
@@ -173,8 +173,8 @@ GRAMMAR = Grammar(FACTS)
 
 
 def generate(num_documents, seed, grammar=GRAMMAR):
-    """Draws lists of tokens and arrays of their natural-log probabilities; the
-    first ones of a seed are equal for every number and platform."""
+    """Draws documents, lists of tokens, and arrays of their natural-log
+    probabilities; more documents of a seed begin with the same ones."""
     require_positive_integer("num_documents", num_documents, minimum=0)
     numbers = uniforms(seed)
 
@@ -197,8 +197,8 @@ def generate(num_documents, seed, grammar=GRAMMAR):
 def load(
     train_documents=1000, validation_documents=100, test_documents=200, seed=0
 ):
-    """Generates the corpus, by default of about 106,000, 10,600 and 21,200
-    tokens; its vocabulary is the grammar's."""
+    """Generates the corpus, by default with about 106,000, 10,600 and 21,200
+    tokens, and the vocabulary of the grammar."""
     sizes = {
         "train_documents": train_documents,
         "validation_documents": validation_documents,
@@ -217,7 +217,7 @@ def load(
 
 
 def documents_of(split, vocabulary):
-    """Decodes a split of the corpus to documents, lists of tokens."""
+    """Decodes a split of the corpus into documents, lists of tokens."""
     documents = np.split(np.asarray(split.tokens), split.document_starts[1:])
     return [vocabulary.decode(document) for document in documents]
 
@@ -226,7 +226,7 @@ def documents_of(split, vocabulary):
 
 
 class Entropy(NamedTuple):
-    """Exact expectations of one document."""
+    """Exact expected values for one document."""
 
     nats: float
     tokens: float  # with `<eos>`
@@ -238,15 +238,14 @@ def entropy(grammar=GRAMMAR):
 
     @functools.cache
     def expect(count, left):
-        # The expectation depends only on the number of people, each of whom
-        # may have any words.
+        # The expectation depends on the number of people, not on their words.
         people = tuple(
             {fact: words.split()[i] for fact, words in grammar.facts.items()}
             for i in range(count)
         )
         total = np.zeros(2)
         for start in grammar.starts(people) if left else ():
-            # After its start, a sentence may take any words.
+            # The words after the start do not matter.
             speaker = Speaker(
                 lambda weights, start=start: (
                     start if start in weights else next(iter(weights))
@@ -263,16 +262,16 @@ def entropy(grammar=GRAMMAR):
 
 
 def optimal_perplexity(documents=None, grammar=GRAMMAR):
-    """Computes the perplexity of a perfect model, on `documents` or, if `None`,
-    in expectation."""
+    """Computes the perplexity of a perfect model on `documents`, or the
+    expected perplexity if `None`."""
     if documents is None:
         nats, num_tokens = entropy(grammar)
         return math.exp(nats / num_tokens)
     num_tokens = sum(len(document) for document in documents)
     if not num_tokens:
         raise ValueError(
-            "`documents` must hold at least one document. Received: none. "
-            "Leave it out for the expected perplexity."
+            "`documents` must have at least one document, or be None for the "
+            "expected perplexity. Received: no document"
         )
     scores = (log_probabilities(document, grammar) for document in documents)
     total = math.fsum(itertools.chain.from_iterable(scores))
@@ -281,15 +280,15 @@ def optimal_perplexity(documents=None, grammar=GRAMMAR):
 
 def log_probabilities(document, grammar=GRAMMAR):
     """Computes the natural-log probability of each token of a document, float64
-    `(tokens,)`; `ValueError` if the grammar cannot write it."""
+    `(tokens,)`; `ValueError` if the grammar cannot generate it."""
 
     def read(weights):
         place = len(speaker.tokens)
         token = document[place] if place < len(document) else "its end"
         if token not in weights:
             raise ValueError(
-                "`document` must be one whole text of the grammar. Received: "
-                f"{token!r} as token {place}, after "
+                "`document` must be one whole document of the grammar. "
+                f"Received: {token!r} as token {place}, after "
                 f"{' '.join(speaker.tokens[-8:])!r}; the grammar allows one of "
                 f"{sorted(weights)}"
             )
@@ -301,7 +300,7 @@ def log_probabilities(document, grammar=GRAMMAR):
     if place < len(document):
         raise ValueError(
             "`document` must end after its last sentence. Received: "
-            f"{document[place]!r} as token {place}, after it; score each "
-            "document by itself."
+            f"{document[place]!r} as token {place}; score each document by "
+            "itself."
         )
     return np.array(speaker.log_probabilities)

@@ -1,5 +1,5 @@
-"""Embedded sentence pairs: generated, with labels that only a reader who knows
-which person is bound to which fact can predict."""
+"""Embedded sentence pairs: generated pairs whose labels depend on which person
+has which fact."""
 
 import itertools
 
@@ -22,8 +22,8 @@ SIZES = {"train": 20_000, "validation": 1_000, "test": 1_000}
 
 
 def generate_pairs(num_pairs, seed, people=(3, 5)):
-    """Draws `SentencePair`s, labels in turn, about least to most `people`; the
-    first ones of a seed are equal for every number and platform."""
+    """Draws `SentencePair`s with labels in turn; `people` is the least and the
+    largest number of people of a premise."""
     least, most = people
     if num_pairs < 0:
         raise ValueError(
@@ -31,8 +31,8 @@ def generate_pairs(num_pairs, seed, people=(3, 5)):
         )
     if not 3 <= least <= most <= len(NAMES):
         raise ValueError(
-            f"`people` must be two numbers in 3 .. {len(NAMES)}, the smaller "
-            f"one first. Received: people={people}"
+            f"`people` must be two numbers in 3 .. {len(NAMES)}, in ascending "
+            f"order. Received: people={people}"
         )
     draw = _Draws(uniforms(seed))
     labels = itertools.islice(itertools.cycle(LABELS), num_pairs)
@@ -47,7 +47,7 @@ class _Draws:
         return items[int(next(self._numbers) * len(items))]
 
     def some(self, items, count):
-        """Different ones, in a random order."""
+        """Returns `count` different items in random order."""
         left, chosen = list(items), []
         for _ in range(count):
             chosen.append(left.pop(int(next(self._numbers) * len(left))))
@@ -59,8 +59,8 @@ def _pair(draw, label, least, most):
     asked, second, third, *_ = names
     kind = draw.one(range(len(FACTS)))
     own, others = draw.some(FACTS[kind][1], 2)
-    # Each person is known for something else; the first two, and some of the
-    # rest, for something of this kind too.
+    # Each person has a fact of another kind; the first two, and some of the
+    # rest, also have one of this kind.
     kinds = [k for k in range(len(FACTS)) if k != kind]
     first, different = draw.some(kinds, 2)
     known = [(name, draw.one(kinds)) for name in names[3:]]
@@ -70,8 +70,9 @@ def _pair(draw, label, least, most):
     facts += [[asked, kind, own], [second, kind, others]]
     holders = draw.some(names[3:], draw.one(range(len(names) - 2)))
     facts += [[name, kind, draw.one(FACTS[kind][1])] for name in holders]
-    # A contradiction is true of someone else. In a neutral pair two people are
-    # exchanged, and the premise says nothing of this kind of the one asked.
+    # A contradiction states the fact of someone else. In a neutral pair two
+    # people are exchanged, so the premise has no fact of this kind about the
+    # person asked for.
     value = own if label == "entailment" else others
     if label == "neutral":
         value = draw.one((own, others))

@@ -9,7 +9,7 @@ from memlm_keras.data.batches import checksum
 
 
 class PairBatches(EpochBatches):
-    """Batches of pairs of sentences, with explicit lengths.
+    """Batches of pairs of sentences with their lengths.
 
     Item `index` is `(inputs, labels, sample_weight)`:
 
@@ -17,27 +17,24 @@ class PairBatches(EpochBatches):
     * `inputs["premise_length"]`, `inputs["hypothesis_length"]`: int32
       `(batch_size,)`, number of tokens of each sentence
     * `labels`: int32 `(batch_size,)`
-    * `sample_weight`: float32 `(batch_size,)`, 0 in the rows that fill up the
-      last batch
+    * `sample_weight`: float32 `(batch_size,)`, 0 in rows without a pair
 
-    Pairs of about equal lengths go together: the pairs are taken in chunks of
-    `bucket_batches` batches in the order drawn, and each chunk is sorted by
-    length. Every pair is in exactly one batch of a pass. Times are rounded up
-    to a multiple of `length_multiple`, so that few shapes are ever compiled.
-    Lengths mark the padding, which changes no result.
+    Each pair is in exactly one batch of a pass. Chunks of `bucket_batches`
+    batches are sorted by length, so the pairs of a batch have similar lengths.
+    Times are rounded up to a multiple of `length_multiple`, so that few shapes
+    are compiled. Padding changes no result.
 
     An epoch of `fit` is a pass over the pairs, or `batches_per_epoch` batches;
-    passes continue across epochs. For models of other packages, `start_at`
-    moves the batches to each epoch.
+    passes continue across epochs. With models of other packages, move the
+    batches to each epoch with `start_at`.
 
     Args:
         premises, hypotheses: Sequences of 1-D integer arrays, none empty.
         labels: 1-D integer array.
-        shuffle: Whether to draw an order for every pass, which depends on
-            `seed` and the number of the pass alone; otherwise all pairs are
-            sorted by length, in one chunk.
-        bucket_batches: Batches of a chunk.
-        batches_per_epoch: Integer, batches of an epoch; `None` for a pass.
+        shuffle: Whether to draw an order for every pass, from `seed` and the
+            number of the pass alone; otherwise all pairs are sorted by length.
+        bucket_batches: Batches in a chunk.
+        batches_per_epoch: Integer, batches in an epoch; `None` for one pass.
 
     Attributes:
         varies_in_time: True, as the batches have different times.
@@ -80,7 +77,7 @@ class PairBatches(EpochBatches):
         if len(counts) > 1 or not len(self.labels):
             raise ValueError(
                 "`premises`, `hypotheses` and `labels` must have one length, "
-                f"at least 1. Received: {len(self.premises)}, "
+                f"at least 1. Received lengths: {len(self.premises)}, "
                 f"{len(self.hypotheses)} and {len(self.labels)}"
             )
         if self.labels.min() < 0:
@@ -113,22 +110,22 @@ class PairBatches(EpochBatches):
 
     @property
     def num_pairs(self):
-        """Number of pairs in all batches of an epoch."""
+        """Number of pairs in a pass."""
         return len(self.labels)
 
     @property
     def pairs_per_epoch(self):
-        """Number of pairs of an epoch, the mean over epochs if they differ."""
+        """Number of pairs in an epoch, averaged over epochs."""
         return self.num_pairs * self.batches_per_epoch / self.batches_per_pass
 
     @property
     def batches_per_pass(self):
-        """Number of batches that hold every pair once."""
+        """Number of batches in a pass."""
         return -(-self.num_pairs // self.batch_size)
 
     @property
     def order(self):
-        """Int array, the pair of each row, -1 in rows without one."""
+        """Integer array, the pair of each row, -1 in rows without a pair."""
         indices = range(self.start_batch, self.batches_per_epoch)
         return np.concatenate([self._rows(index) for index in indices])
 
@@ -153,11 +150,11 @@ class PairBatches(EpochBatches):
         return inputs, labels, filled.astype("float32")
 
     def _rows(self, index):
-        """Pairs of a batch of the epoch, int `(batch_size,)`."""
+        """Returns the pairs of a batch of the epoch, int `(batch_size,)`."""
         position = self.epoch * self.batches_per_epoch + index
         number, index = divmod(position, self.batches_per_pass)
         if number not in self._orders:
-            # An epoch may contain the end of one pass and the next.
+            # A batch may need the order of the previous pass again.
             self._orders = {
                 n: order for n, order in self._orders.items() if n == number - 1
             }
@@ -165,7 +162,7 @@ class PairBatches(EpochBatches):
         return self._orders[number][index]
 
     def _order(self, number):
-        """Pairs of a pass, int `(batches_per_pass, batch_size)`."""
+        """Draws the pairs of a pass, int `(batches_per_pass, batch_size)`."""
         order = np.arange(self.num_pairs)
         chunk = self.num_pairs
         random = np.random.default_rng([self.seed, number])
@@ -195,14 +192,14 @@ class PairBatches(EpochBatches):
         return {name: padded, f"{name}_length": lengths}
 
 
-# The sentence of rows without a pair, of weight 0.
+# Sentence in rows without a pair.
 _FILLER = np.zeros(1, "int32")
 
 
 def _sentences(name, sentences):
     arrays = [np.asanyarray(sentence) for sentence in sentences]
     for index, array in enumerate(arrays):
-        # The message takes longer than all else, and there may be many.
+        # Formatting the name for each of many arrays would be slow.
         if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
             require_integers(f"{name}[{index}]", array)
     return arrays

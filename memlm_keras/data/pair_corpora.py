@@ -1,5 +1,5 @@
-"""Sentence pairs: files of one's own, and readers of SNLI (Bowman et al., 2015)
-and SICK (Marelli et al., 2014) in all formats of their releases."""
+"""Sentence pairs from the user's files, SNLI (Bowman et al., 2015) and SICK
+(Marelli et al., 2014) in all formats of their releases."""
 
 import collections
 import itertools
@@ -24,7 +24,7 @@ SUFFIXES = (".tsv", ".csv", ".jsonl", ".txt")
 _SNLI = ("snli_1.0_train", "snli_1.0_dev", "snli_1.0_test")
 _SICK = ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt")
 _SICK_LATER = ("TRAIN", "TRIAL", "TEST")
-# Columns of one's own files, and what other corpora call them.
+# Columns of the user's files, and their names in other corpora.
 COLUMNS = {
     "premise": (
         *("sentence1", "sentence_A", "text1", "text_A", "s1", "question1"),
@@ -40,10 +40,8 @@ COLUMNS = {
     ),
 }
 _PARTS = (("train", "training"), ("valid", "validation", "dev"), ("test",))
-# Labels of pairs whose annotators did not agree, by labels that others have.
+# Files with the label on the left use the one on the right for "no label".
 _NO_LABEL = {"entailment": "-", "0": "-1"}
-# One pair in ten is for validation, and one for test.
-_TENTH = 10
 
 
 def load_pairs(
@@ -57,43 +55,41 @@ def load_pairs(
     tokenize=None,
     labels=None,
 ):
-    """Loads a corpus of sentence pairs, by name or from files of your own.
+    """Loads a corpus of sentence pairs, by name or from your own files.
 
-    * `"embedded"`: pairs that are generated, 20,000 to train on; see
+    * `"embedded"`: generated pairs, 20,000 to train on; see
       `memlm_keras.data.embedded_pairs`.
-    * `"snli"`: 549,367, 9,842 and 9,824 pairs with a gold label, of
-      `snli_1.0_train.jsonl` and so on, or of the same as `.txt`. Tokens are the
-      leaves of the parses that the corpus comes with.
-    * `"sick"`: 4,500, 500 and 4,927 pairs, split at white space, of
-      `SICK_train.txt`, `SICK_trial.txt` and `SICK_test_annotated.txt`, or of
-      `SICK.txt` of the later release. It is not downloaded.
-    * The path of a `.tsv`, `.csv`, `.jsonl` or `.txt` file (as `.tsv`), with
-      the columns premise, hypothesis and label; sentence1, sentence2 and
-      gold_label, and names of SICK and GLUE are read too. A table of three
-      columns needs no header. Of one file, a tenth of the pairs of each label
-      is drawn for validation and a tenth for test. Three files are a folder
-      with `train`, `valid` or `dev`, and `test`, or a list of paths.
+    * `"snli"`: 549,367, 9,842 and 9,824 pairs with a gold label, from
+      `snli_1.0_train.jsonl` and so on, or from the `.txt` files. Tokens are
+      the leaves of the parses in the corpus.
+    * `"sick"`: 4,500, 500 and 4,927 pairs, split at white space, from
+      `SICK_train.txt`, `SICK_trial.txt` and `SICK_test_annotated.txt`, or from
+      `SICK.txt` of the later release. SICK is not downloaded.
+    * The path of a `.tsv`, `.csv`, `.jsonl` or `.txt` file (read as `.tsv`)
+      with the columns premise, hypothesis and label, or their names in SNLI,
+      SICK and GLUE. A table of three columns needs no header. A tenth of the
+      pairs of each label is drawn for validation and a tenth for test.
+    * Three files: a list of paths, or a folder with `train`, `valid` or `dev`,
+      and `test`.
 
     Args:
-        name: One of these names, or a path or three.
-        data_dir: Folder of the files of SNLI or SICK; `None` downloads SNLI.
+        name: One of these names, a path, or three paths.
+        data_dir: Folder with the files of SNLI or SICK; `None` downloads SNLI.
         cache_dir: As for `memlm_keras.data.load`.
         vocabulary, vocabulary_size, minimum_count: As for `encode_pairs`.
-        tokenize: For your own files: as `split` of `Tokenizer`; `None` splits
-            punctuation off where it is attached to words.
-        labels: Sequence of the labels, such as those of a trained model; `None`
-            is those of a corpus, and finds those of your own files in the
-            training pairs.
+        tokenize: For your own files: `split` of `Tokenizer`; `None` splits off
+            punctuation if it is attached to words.
+        labels: Sequence of the labels, such as a trained model's; `None`
+            takes the labels of the training pairs, in alphabetical order. The
+            named corpora have entailment, neutral and contradiction.
 
     Returns:
-        `PairCorpus`; its `description` says how one file was split. The labels
-        of the corpora are entailment, neutral and contradiction; those of your
-        own files are in alphabetical order.
+        `PairCorpus`; its `description` says how one file was split.
 
     Raises:
-        ValueError: There is no such corpus; a file is damaged; a sentence is
+        ValueError: There is no such corpus, a file is damaged, a sentence is
             empty, or a label unknown. The message names the line.
-        FileNotFoundError: A file is not there, or `"sick"` has no `data_dir`.
+        FileNotFoundError: A file does not exist, or `"sick"` has no `data_dir`.
         OSError: The download failed.
 
     Example:
@@ -109,7 +105,6 @@ def load_pairs(
         )
     description = ""
     if name == "embedded":
-        # Few programs need its grammar.
         from memlm_keras.data import embedded_pairs
 
         splits = {
@@ -157,11 +152,11 @@ def load_pairs(
     )
 
 
-# === Files of one's own ===
+# === The user's files ===
 
 
 def pair_files(name):
-    """Lists the path of one file of pairs, or of three."""
+    """Returns the paths of one file of pairs, or of three; see `load_pairs`."""
     several = isinstance(name, (list, tuple))
     paths = [*map(pathlib.Path, name if several else [name])]
     if not several and paths[0].is_dir():
@@ -177,13 +172,14 @@ def pair_files(name):
         if not all(len(part) == 1 for part in parts):
             raise ValueError(
                 f"The folder {name} must have one file of pairs for training, "
-                "validation and test each, such as train.tsv, dev.tsv and "
-                f"test.tsv. Received: {', '.join(f.name for f in files)}"
+                "one for validation and one for test, such as train.tsv, "
+                "dev.tsv and test.tsv. Received: "
+                f"{', '.join(f.name for f in files)}"
             )
         paths = [part[0] for part in parts]
     if len(paths) not in (1, 3):
         raise ValueError(
-            "Pairs are read from one file, or from three: for training, "
+            "Pairs come from one file, or from three: for training, "
             f"validation and test. Received: {len(paths)}"
         )
     for path in paths:
@@ -201,14 +197,13 @@ def read_pairs(path, optional=()):
     """Reads the rows of a file of pairs.
 
     Args:
-        path: path of the file.
-        optional: columns of `COLUMNS` that it may lack, or that may be empty.
+        optional: columns of `COLUMNS` that may be missing or empty.
 
     Returns:
         List of pairs of a place, for errors, and a dict with all columns.
 
     Raises:
-        ValueError: for a file that is no such table, or has an empty cell.
+        ValueError: for a file that is not such a table, or has an empty cell.
     """
     path = pathlib.Path(path)
     rows, suffix = [], path.suffix.lower()
@@ -233,14 +228,12 @@ def read_pairs(path, optional=()):
 
 
 def _own_rows(paths, labels):
-    """The rows of training, validation and test, and their description."""
-    parts, left_out = [], 0
+    """Returns the rows of each file or split, and how they were read."""
+    parts, left_out, given = [], 0, {*(labels or ())}
     for path in paths:
         rows = read_pairs(path)
-        known = {row["label"] for _, row in rows} | {*(labels or ())}
-        absent = {_NO_LABEL[n] for n in known & {*_NO_LABEL}} - {
-            *(labels or ())
-        }
+        known = {row["label"] for _, row in rows} | given
+        absent = {_NO_LABEL[n] for n in known & {*_NO_LABEL}} - given
         parts.append([row for row in rows if row[1]["label"] not in absent])
         left_out += len(rows) - len(parts[-1])
     counts = collections.Counter(row["label"] for _, row in parts[0])
@@ -266,24 +259,24 @@ def _own_rows(paths, labels):
 
 
 def _divided(rows):
-    """Rows for training, validation and test, with a tenth of each label in the
-    last two."""
+    """Returns the rows of each split: a tenth of each label for validation and
+    a tenth for test."""
     drawn = np.random.default_rng(0).permutation(len(rows))
     drawn = sorted(drawn.tolist(), key=lambda place: rows[place][1]["label"])
     parts, count = [[], [], []], 0
     groups = itertools.groupby(drawn, lambda place: rows[place][1]["label"])
     for _, (first, *others) in groups:
-        # Each label is in the training pairs.
+        # The training pairs need every label.
         parts[0].append(first)
         for place in others:
-            part = count % _TENTH + 1
+            part = count % 10 + 1
             parts[part if part < 3 else 0].append(place)
             count += 1
     return [[rows[place] for place in sorted(part)] for part in parts]
 
 
 def _pair(where, premise, hypothesis, label, labels=LABELS):
-    """A pair; errors name its place."""
+    """Returns a `SentencePair`; errors name its place."""
     with tables.naming(where):
         if label not in labels:
             raise ValueError(
@@ -297,23 +290,21 @@ def _pair(where, premise, hypothesis, label, labels=LABELS):
 
 
 def read_snli(path):
-    """Reads a file of SNLI one pair after the other.
+    """Reads the pairs of a file of SNLI one by one.
 
-    Pairs whose annotators did not agree, with the gold label `-`, are left
+    Pairs with the gold label `-`, on which annotators did not agree, are left
     out.
 
     Args:
-        path: Path of a file `.jsonl`, or of one with tabs between the columns
-            that its first line names; UTF-8.
+        path: Path of a UTF-8 file, `.jsonl` or tab-separated with a header.
 
     Yields:
         `SentencePair`.
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: The file is not UTF-8 or has no pair, or a line lacks
-            `gold_label` or a word in the parse of a sentence, or has another
-            label; the message names the line.
+        ValueError: The file is not UTF-8 or has no pair, or a line has no or
+            another label, or an empty sentence; the message names the line.
 
     Example:
 
@@ -330,21 +321,18 @@ def read_snli(path):
 
 
 def read_sick(path, part=None):
-    """Reads a file of SICK one pair after the other.
+    """Reads the pairs of a file of SICK one by one.
 
     Args:
-        path: Path of the file, with tabs between the columns that its first
-            line names; UTF-8.
-        part: `None`, or `"TRAIN"`, `"TRIAL"` or `"TEST"`: only pairs of that
-            part, as the later release marks them.
+        path: Path of the tab-separated UTF-8 file.
+        part: `None`; or for the later release, `"TRAIN"`, `"TRIAL"` or
+            `"TEST"`: reads only pairs of that part.
 
     Yields:
         `SentencePair`, labels in lower case.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: The file is not UTF-8 or has no pair, or a line lacks a
-            column or a word, or has another label; the message names the line.
+        FileNotFoundError, ValueError: As for `read_snli`.
 
     Example:
 
@@ -380,14 +368,14 @@ def _sick(data_dir):
         }
     if data_dir is None or not all(path.is_file() for path in paths):
         raise FileNotFoundError(
-            "SICK is read from `data_dir`, a folder that holds "
+            "SICK is read from `data_dir`, a folder with "
             f"{', '.join(_SICK)}, or SICK.txt. Received: data_dir={data_dir}"
         )
     return dict(zip(SPLITS, map(read_sick, paths)))
 
 
 def _records(path, columns):
-    """Yields the place of each row of a public file, and its columns."""
+    """Yields the place and the values of `columns` of each row of a file."""
     fields, where = dict.fromkeys(columns, ()), None
     with tables.naming(path):
         suffix = pathlib.Path(path).suffix.lower()

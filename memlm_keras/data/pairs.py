@@ -16,10 +16,10 @@ LABELS = ("entailment", "neutral", "contradiction")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SentencePair:
-    """A premise, a hypothesis, and whether the second follows from the first.
+    """A premise, a hypothesis, and the label of their relation.
 
     Args:
-        premise, hypothesis: Tuple of tokens, at least one.
+        premise, hypothesis: Tuples of at least one token.
 
     Raises:
         ValueError: A sentence has no tokens, or is a string.
@@ -65,8 +65,8 @@ class PairCorpus:
     """A vocabulary, labels, and pairs of sentences encoded with them.
 
     Args:
-        name: Name to report results under.
-        description: How files of one's own were read.
+        name: Name for reports.
+        description: How the user's files were read.
 
     Example:
 
@@ -84,7 +84,7 @@ class PairCorpus:
 
     @functools.cached_property
     def fingerprint(self):
-        """Short hash of vocabulary, labels and all pairs, 16 characters."""
+        """Hash of vocabulary, labels and pairs, a string of 16 characters."""
         texts = (*self.vocabulary.tokens, "", *self.labels)
         digest = hashlib.sha256("\0".join(texts).encode())
         for name in SPLITS:
@@ -106,7 +106,7 @@ class PairCorpus:
         Raises:
             ValueError: There is no such split.
         """
-        # Batches need Keras, and corpora do not.
+        # Only batches need Keras, whose import takes seconds.
         from memlm_keras.data.pair_batches import PairBatches
 
         split = split_of(self, split)
@@ -137,17 +137,16 @@ def encode_pairs(
     """Makes a corpus of pairs.
 
     Args:
-        name: Name to report results under.
-        splits: Dict by `"train"`, `"validation"` and `"test"` of iterables of
-            `SentencePair`s.
-        labels: Tuple of strings, all that a pair may have.
-        vocabulary: `Vocabulary`; `None` builds one from the training pairs, as
-            the next three arguments say.
-        vocabulary_size: Largest number of entries.
-        minimum_count: Tokens seen fewer times are left out.
-        lowercase, tokenize: As `lowercase` and `split` of `Tokenizer`, for
-            strings that the vocabulary encodes.
-        description: As of `PairCorpus`.
+        name, description: As for `PairCorpus`.
+        splits: Dict from `"train"`, `"validation"` and `"test"` to iterables
+            of `SentencePair`s.
+        labels: Tuple of strings, the allowed labels.
+        vocabulary: `Vocabulary`; `None` builds one from the training pairs
+            with the next four arguments.
+        vocabulary_size, minimum_count: `size` and `minimum_count` of
+            `Vocabulary.build`.
+        lowercase, tokenize: `lowercase` and `split` of `Tokenizer`, for strings
+            that the vocabulary encodes.
 
     Returns:
         `PairCorpus`.

@@ -1,5 +1,5 @@
-"""Recall: tasks that need a memory, drawn from a seed, each solvable without
-error; a task draws rows of token ids, steps of queries, and answers."""
+"""Recall: synthetic tasks that need a memory and can be solved without error; a
+task draws rows of token ids, the steps of queries, and answers."""
 
 import dataclasses
 
@@ -10,7 +10,7 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.data.batches import EpochBatches
 
 FILLERS = ("zeros", "uniform")
-# Between the seeds of the tasks of a mix.
+# Difference between the seeds of the tasks of a mix.
 _APART = 10_000_000
 
 
@@ -18,27 +18,27 @@ _APART = 10_000_000
 class MQAR:
     """Multi-query associative recall (Arora et al., 2023, "Zoology").
 
-    A row begins with D pairs of a key and a value, `k1 v1 .. kD vD`. After
-    them are slots of two tokens, of which D, drawn without replacement, hold
-    one key each in their first token; slot i is drawn with a probability
-    proportional to i^(a - 1). These steps are the queries: the target is the
-    value of the key, which is not shown there. Keys are the ids from 1 below
-    V / 2, values those from V / 2, all different within a row.
+    A row begins with D pairs of a key and a value, `k1 v1 .. kD vD`. Slots of
+    two tokens follow. D slots, drawn without replacement, begin with one key
+    each; slot i is drawn with a probability proportional to i^(a - 1). These
+    steps are the queries: the target is the value of the key, which the row
+    does not repeat. Keys are ids from 1 to below V / 2, values are ids from
+    V / 2, and all are different within a row.
 
-    `forgetting` is the number of keys, in any order, that are written a second
-    time after the pairs with a new value, which is then their value.
+    After the pairs, `forgetting` keys are written again with a new value, which
+    is the answer to their query.
 
     Args:
         vocabulary_size: Integer, V.
-        length: Integer, T, tokens of a row.
-        pairs: Integer, D, keys of a row, each queried once.
-        filler: `"uniform"` for random ids at all other steps, as Zoology has
-            had since 2024, or `"zeros"`, which is easier.
-        forgetting: Integer, keys that are given a new value.
+        length: Integer, T, tokens in a row.
+        pairs: Integer, D, keys in a row, each queried once.
+        filler: `"uniform"` for random ids at all other steps, as in Zoology
+            since 2024, or `"zeros"`, which is easier.
+        forgetting: Integer, number of keys that get a new value.
         power: Float, a.
 
     Raises:
-        ValueError: A size does not fit the others, or there is no such filler.
+        ValueError: A size does not fit the others, or the filler is unknown.
 
     Example:
 
@@ -63,9 +63,8 @@ class MQAR:
         require_one_of("filler", self.filler, FILLERS)
         if self.forgetting > self.pairs:
             raise ValueError(
-                "`forgetting` must be at most `pairs`, as a key is rewritten "
-                f"once. Received: forgetting={self.forgetting} and "
-                f"pairs={self.pairs}"
+                "`forgetting` must be at most `pairs`. Received: "
+                f"forgetting={self.forgetting} and pairs={self.pairs}"
             )
         least = 2 * self._written + 2 * self.pairs
         if self.length < least or self.length % 2:
@@ -87,12 +86,12 @@ class MQAR:
 
     @property
     def queries(self):
-        """Number of queries of a row."""
+        """Number of queries in a row."""
         return self.pairs
 
     @property
     def chance(self):
-        """Accuracy of a guess among the current values."""
+        """Accuracy of guessing among the current values."""
         return 1 / self.pairs
 
     def draw(self, rows, generator):
@@ -102,8 +101,8 @@ class MQAR:
             generator: `numpy.random.Generator`.
 
         Returns:
-            int32 arrays: token ids `(rows, length)`, and the steps of the
-            queries and the answers, `(rows, queries)`.
+            int32 arrays: token ids `(rows, length)`, steps of the queries
+            `(rows, queries)` and answers `(rows, queries)`.
         """
         half, context = self.vocabulary_size // 2, 2 * self._written
         values_left = self.vocabulary_size - half
@@ -117,8 +116,8 @@ class MQAR:
             [keys, rewritten_keys], axis=1
         )
         token_ids[:, 1:context:2] = values
-        # The largest log-weights with Gumbel noise are draws without
-        # replacement, one after the other.
+        # The largest sums of log-weights and Gumbel noise are draws without
+        # replacement.
         slots = (self.length - context) // 2
         log_weights = (self.power - 1) * np.log(np.arange(1, slots + 1))
         noisy = log_weights + generator.gumbel(size=(rows, slots))
@@ -137,19 +136,18 @@ class MQAR:
 
 @dataclasses.dataclass(frozen=True)
 class MQARMix:
-    """Rows of `MQAR` of several lengths, which one model is trained on.
+    """Mix of `MQAR` tasks of several lengths for one model.
 
-    The present README of Zoology trains on 4 to 64 pairs, and tests on 4 to 256
-    in rows of up to 1,024 tokens (the setting `zoology_mix` of
-    `recipes/recall.py`).
+    The README of Zoology trains on 4 to 64 pairs, and tests on 4 to 256 pairs
+    in rows of up to 1,024 tokens: `zoology_mix` of `recipes/recall.py`.
 
     Args:
-        training: Tuple of `(pairs, length, rows)`, the rows of an epoch.
-        test: The same, of the test.
+        training, test: Tuples of `(pairs, length, rows)`; `rows` is the number
+            of rows in an epoch.
         vocabulary_size, filler, forgetting: As for `MQAR`.
 
     Raises:
-        ValueError: As `MQAR`.
+        ValueError: As for `MQAR`.
 
     Example:
 
@@ -173,17 +171,17 @@ class MQARMix:
 
     @property
     def length(self):
-        """Number of tokens of the longest rows."""
+        """Number of tokens in the longest rows."""
         return max(length for _, length, _ in self.training + self.test)
 
     @property
     def chance(self):
-        """Mean accuracy over the test rows of a guess among a row's values."""
+        """Accuracy of guessing among a row's values, over the test rows."""
         rows = sum(rows for _, _, rows in self.test)
         return sum(rows / pairs for pairs, _, rows in self.test) / rows
 
     def tasks(self, part):
-        """List of the `MQAR` of `"training"` or `"test"`."""
+        """Returns the `MQAR` tasks of `"training"` or `"test"`, a list."""
         return [
             MQAR(
                 self.vocabulary_size,
@@ -200,7 +198,7 @@ class MQARMix:
 
         Args:
             part: `"training"` or `"test"`.
-            rows: Integer, rows of each task, instead of those of the mix.
+            rows: Integer, number of rows for every task; `None` for the mix's.
             **arguments: `fresh` and `shuffle` of `RecallBatches`.
         """
         numbers = [rows or each for _, _, each in getattr(self, part)]
@@ -224,15 +222,15 @@ class MQARMix:
 
 @dataclasses.dataclass(frozen=True)
 class Copy:
-    """The word exactly `distance` steps before the last one read.
+    """Recall of the word exactly `distance` steps before the last one read.
 
     Words are independent and uniform, so a model that does not keep that word
-    can only guess. A window of fewer outputs does not contain it.
+    can only guess.
 
     Args:
-        distance: Integer, from 1.
+        distance: Integer of at least 1.
         vocabulary_size, length: As for `MQAR`.
-        queries: Integer, queries of a row.
+        queries: Integer, queries in a row.
 
     Raises:
         ValueError: A size does not fit the others.
@@ -263,11 +261,11 @@ class Copy:
 
     @property
     def chance(self):
-        """Accuracy of a guess among all words."""
+        """Accuracy of guessing among all words."""
         return 1 / self.vocabulary_size
 
     def draw(self, rows, generator):
-        """Draws rows; takes and returns what `MQAR.draw` does."""
+        """Draws rows; see `MQAR.draw`."""
         token_ids = generator.integers(
             self.vocabulary_size, size=(rows, self.length)
         )
@@ -280,16 +278,17 @@ class Copy:
 
 @dataclasses.dataclass(frozen=True)
 class Binding:
-    """The object that one of n people has, one sentence for each.
+    """Recall of the object that one of n people has.
 
-    A row is n sentences `person has object .` and the beginning of a last one,
-    `what person`, whose next word is the answer: id 0 ends a sentence, 1 is
-    "has" and 2 "what"; people and then objects follow. The people and objects
-    of a row are all different.
+    A row is n sentences `person has object .` and the question `what person`;
+    the next word is the answer. Id 0 ends a sentence, 1 is "has" and 2 is
+    "what"; the ids of people and then of objects follow. The people and
+    objects in a row are all different.
 
     Args:
-        n: Integer, people of a row.
-        names: Integer, at least `n`, number of people, and of objects.
+        n: Integer, people in a row.
+        names: Integer of at least `n`, number of people and of objects in the
+            vocabulary.
 
     Raises:
         ValueError: A size does not fit the other.
@@ -319,16 +318,16 @@ class Binding:
 
     @property
     def length(self):
-        """Number of tokens of a row."""
+        """Number of tokens in a row."""
         return 4 * self.n + 2
 
     @property
     def chance(self):
-        """Accuracy of a guess among the objects of the row."""
+        """Accuracy of guessing among the objects of the row."""
         return 1 / self.n
 
     def draw(self, rows, generator):
-        """Draws rows; takes and returns what `MQAR.draw` does."""
+        """Draws rows; see `MQAR.draw`."""
         people = 3 + _distinct(generator, rows, self.n, self.names)
         objects = _distinct(generator, rows, self.n, self.names)
         objects += 3 + self.names
@@ -346,24 +345,24 @@ class Binding:
 
 
 class RecallBatches(EpochBatches):
-    """Rows of a task in batches that `fit` and `evaluate` read.
+    """Batches of the rows of a task, for `fit` and `evaluate`.
 
     Item `index` is `(inputs, targets, sample_weight)`:
 
     * `inputs["token_ids"]`: int32 `(batch_size, length)`
     * `inputs["positions"]`: int32 `(batch_size, queries)`, the steps of the
-      queries, the only ones at which a model has to read its memory
+      queries, the only steps at which a model has to read its memory
     * `targets`: int32 `(batch_size, queries)`
-    * `sample_weight`: float32 `(batch_size, queries)`, 0 in the rows that fill
-      the last batch up
+    * `sample_weight`: float32 `(batch_size, queries)`, 0 in the empty rows of
+      the last batch
 
-    Each row begins from an empty context.
+    Each row begins with an empty context.
 
     Args:
         task: `MQAR`, `Copy`, `Binding`, or an object with the same attributes.
-        rows: Integer, rows of an epoch.
-        fresh: Whether every epoch has rows of its own.
-        shuffle: Whether the rows are in another order every epoch.
+        rows: Integer, rows in an epoch.
+        fresh: Whether to draw new rows for every epoch.
+        shuffle: Whether to change the order of the rows every epoch.
 
     Example:
 
@@ -394,7 +393,7 @@ class RecallBatches(EpochBatches):
 
     @property
     def predicted_tokens(self):
-        """Number of targets of a whole epoch."""
+        """Number of targets in an epoch."""
         return self.rows * self.task.queries
 
     def identity(self):
@@ -434,11 +433,12 @@ class RecallBatches(EpochBatches):
 class MixedBatches(EpochBatches):
     """The batches of several `RecallBatches`, each of one task.
 
-    Each row counts alike in Keras' accuracy, however many queries it has.
+    In Keras' accuracy each row has the same weight, whatever its number of
+    queries.
 
     Args:
-        parts: List of `RecallBatches` of one batch size.
-        shuffle: Whether they are in another order every epoch.
+        parts: List of `RecallBatches` with one batch size.
+        shuffle: Whether to change the order of the batches every epoch.
     """
 
     varies_in_time = True
@@ -458,7 +458,7 @@ class MixedBatches(EpochBatches):
 
     @property
     def predicted_tokens(self):
-        """Number of targets of a whole epoch."""
+        """Number of targets in an epoch."""
         return sum(part.predicted_tokens for part in self.parts)
 
     def identity(self):
@@ -494,7 +494,7 @@ def _distinct(generator, rows, count, size):
     """Draws `count` different integers below `size` in each row."""
     chosen = np.zeros((rows, count), np.int64)
     for column in range(count):
-        # A place among the remaining integers, shifted past the chosen ones.
+        # `drawn` counts the remaining integers: shift it past the chosen ones.
         drawn = generator.integers(size - column, size=rows)
         for taken in np.sort(chosen[:, :column], axis=1).T:
             drawn += drawn >= taken

@@ -1,5 +1,5 @@
-"""The Sentence Completion Challenge (Zweig and Burges, 2011): its questions,
-and novels to train on."""
+"""The Sentence Completion Challenge (Zweig and Burges, 2011): questions, and
+novels for training."""
 
 import codecs
 import pathlib
@@ -29,35 +29,34 @@ _STRAIGHT_QUOTES = str.maketrans("‘’“”", "''\"\"")
 
 
 def completion_questions(questions, answers, lowercase=True, tokenize="syntok"):
-    """Loads the questions of the challenge, in either of its forms.
+    """Loads the questions of the challenge from either of its two formats.
 
     * `Holmes.machine_format.questions.txt` and `...answers.txt`: lines
-      `1a) You are [crying] alone.` to `1e) ...`, and the right one of each
-      question. They are numbered one by one, from any number on.
+      `1a) You are [crying] alone.` to `1e) ...`, and the correct line of each
+      question. Questions are numbered consecutively.
     * `Holmes.lm_format.questions.txt` and `...answers.txt`: the sentences
-      `<s> You are crying alone </s>`, without the stop at their ends. The
-      blank is where the five differ.
+      `<s> You are crying alone </s>`, without the final stop. The blank is
+      where the five sentences differ.
 
-    The first line determines the form. To train on novels of `prepare_novels`,
-    give both the same `lowercase` and `tokenize`, and take the machine form:
-    the other lacks the stop that ends sentences. The archive recommends the
-    first 520 of the 1,040 questions for validation and the others for testing;
-    Tran et al. report all of them.
+    The first line determines the format. For models of `prepare_novels`, use
+    the same `lowercase` and `tokenize` and the machine format, which keeps the
+    final stops. The archive recommends the first 520 of the 1,040 questions
+    for validation and the others for testing; Tran et al. report all of them.
 
     Args:
-        questions, answers: Paths of the two files, in UTF-8.
+        questions, answers: Paths of the two UTF-8 files.
         lowercase: Whether to lower-case sentences and candidates.
         tokenize: `"syntok"`, `None` to split at white space, or a function
-            from a string to its list of tokens.
+            from a string to a list of tokens.
 
     Returns:
         List of `memlm_keras.data.ClozeQuestion` with an empty context and five
         candidates.
 
     Raises:
-        FileNotFoundError: A file is not there.
-        ValueError: A file is empty, not UTF-8 or of another form, an answer is
-            none of its question's candidates, or the numbers of questions and
+        FileNotFoundError: A file does not exist.
+        ValueError: A file is empty, not UTF-8 or in another format, an answer
+            is not a candidate of its question, or the numbers of questions and
             answers differ.
         ImportError: `"syntok"` is not installed.
 
@@ -96,7 +95,7 @@ def completion_questions(questions, answers, lowercase=True, tokenize="syntok"):
 
 
 def _lines(path):
-    """Numbers and texts of the lines that are not blank."""
+    """Returns the numbers and texts of the lines that are not blank."""
     lines = [
         (number, line.removeprefix("\ufeff").strip())
         for number, line in enumerate(read_lines(path), 1)
@@ -109,7 +108,7 @@ def _lines(path):
     return lines
 
 
-# Each form is read into lists of the line of a question, the text before and
+# Readers of both formats yield the line of a question, the text before and
 # after the blank, the candidates and the answer.
 
 
@@ -131,7 +130,7 @@ def _read_numbered(questions, lines, answers, solutions):
             raise ValueError(
                 f"{questions}, line {place}: the five sentences of a question "
                 "must differ only in the words in brackets. Received: "
-                f"{line!r}, other than line {groups[-1][0]}"
+                f"{line!r}, unlike line {groups[-1][0]}"
             )
         groups[-1][3].append(word)
     _check_counts(questions, lines, answers, solutions)
@@ -163,8 +162,7 @@ def _read_enclosed(questions, lines, answers, solutions):
     _check_counts(questions, lines, answers, solutions)
     for index, (place, line) in enumerate(solutions):
         five = sentences[5 * index : 5 * index + 5]
-        # The candidates are between the words that all five share, and each
-        # has at least one word.
+        # Each candidate has at least one word.
         longest = min(map(len, five)) - 1
         begin = _shared(five, longest)
         end = _shared([words[::-1] for words in five], longest - begin)
@@ -173,7 +171,7 @@ def _read_enclosed(questions, lines, answers, solutions):
             raise ValueError(
                 f"{questions}, line {first}: the five sentences from here on "
                 "must differ in one place only. Received: sentences that "
-                "neither begin nor end alike. Lines may be missing before."
+                "neither begin nor end alike. Earlier lines may be missing."
             )
         candidates = [
             " ".join(words[begin : len(words) - end]) for words in five
@@ -198,7 +196,7 @@ def _parse_enclosed(path, place, line):
 
 
 def _shared(sentences, longest):
-    """Number of words, at most `longest`, with which all sentences begin."""
+    """Counts the words, at most `longest`, with which all sentences begin."""
     for place in range(longest):
         if len({words[place] for words in sentences}) > 1:
             return place
@@ -209,9 +207,9 @@ def _check_counts(questions, lines, answers, solutions):
     if len(lines) != 5 * len(solutions):
         raise ValueError(
             f"{questions} must have five lines for each line of {answers}. "
-            f"Received: {len(lines)} lines, the last of them line "
-            f"{lines[-1][0]}, for {len(solutions)} answers, the last of them "
-            f"line {solutions[-1][0]}. Take both files of the same form, whole."
+            f"Received: {len(lines)} lines, the last in line {lines[-1][0]}, "
+            f"for {len(solutions)} answers, the last in line "
+            f"{solutions[-1][0]}. Give both whole files of one format."
         )
 
 
@@ -236,38 +234,37 @@ def prepare_novels(
 ):
     """Prepares novels of Project Gutenberg as text to train on.
 
-    Each `.txt` file becomes one of the same name with a sentence a line, its
-    tokens separated by spaces, so that `load_documents(output)` splits the
-    novels into training, validation and testing and `load_text` reads such
-    folders. Marker lines, if there are any, tell header and footer from the
-    text. Lines without a letter or digit are no sentences. With
-    `tokenize="syntok"` underscores, which mark italics, are removed, dashes
-    are tokens, and quotes become straight, as with `completion_questions`.
+    Each `.txt` file becomes a file of the same name with one sentence per
+    line, its tokens separated by spaces. `load_documents(output)` splits the
+    novels into training, validation and test; `load_text` reads such folders.
+    Header and footer, if marked, are removed, and so are sentences without a
+    letter or digit. With `tokenize="syntok"` underscores, which mark italics,
+    are removed, dashes are tokens, and quotes become straight.
 
-    The questions of the challenge come from *The Sign of the Four*, *The Hound
-    of the Baskervilles*, *The Adventures* and *The Memoirs of Sherlock Holmes*
-    and *The Valley of Fear*: by its rules these must not be among the novels.
+    The rules of the challenge exclude the sources of its questions: *The Sign
+    of the Four*, *The Hound of the Baskervilles*, *The Adventures* and *The
+    Memoirs of Sherlock Holmes* and *The Valley of Fear*.
 
     Args:
-        output: Path of the folder to make. It is made whole or not at all.
+        output: Path of the new folder, written whole or not at all.
         lowercase: Whether to lower-case the text.
-        tokenize: As for `completion_questions`; it is given a sentence.
-        encoding: How to read a file that is not UTF-8.
+        tokenize: As for `completion_questions`; it receives a sentence.
+        encoding: Encoding of files that are not UTF-8.
 
     Returns:
-        Two integers, the sentences and the tokens that were written.
+        Numbers of sentences and of tokens written, two integers.
 
     Raises:
         FileNotFoundError: There is no `.txt` file in `folder`.
         FileExistsError: `output` exists.
-        ValueError: Two files would get the same name, there is no such
-            encoding, or a novel is not in it or has no sentence.
+        ValueError: Two files would get the same name, the encoding is unknown
+            or wrong for a file, or a novel has no sentence.
         ImportError: `syntok`, which splits sentences, is not installed.
         OSError: `output` cannot be written.
 
     Warns:
-        UserWarning: Files lack one of the markers. They are read from the
-            first line, or to the last.
+        UserWarning: Files lack a marker, and are read from the first line or
+            to the last.
 
     Example:
 
@@ -276,7 +273,7 @@ def prepare_novels(
     ...     "novels", validation=0.01, test=0.01, vocabulary_size=64_000
     ... )
     """
-    # Raises at once if syntok, which splits sentences, is not installed.
+    # Fail early if syntok is not installed.
     load_syntok("segmenter")
     split = _word_splitter(tokenize)
     case = str.lower if lowercase else str
@@ -284,11 +281,11 @@ def prepare_novels(
         codecs.lookup(encoding)
     except LookupError as error:
         raise ValueError(
-            "`encoding` must be one that Python knows. Received: "
-            f"encoding={encoding!r}. Try 'cp1252' or 'latin-1'."
+            "`encoding` must be one of Python's, such as 'cp1252' or "
+            f"'latin-1'. Received: encoding={encoding!r}"
         ) from error
     files = _novels(pathlib.Path(folder), pathlib.Path(output))
-    # All files are read before any novel is written.
+    # Read all files before writing, so that errors come early.
     unmarked = [file.name for file in files if not _read(file, encoding)[1]]
     if unmarked:
         warnings.warn(
@@ -308,8 +305,8 @@ def prepare_novels(
             lines = [split(case(sentence)) for sentence in _sentences(text)]
             if not lines:
                 raise ValueError(
-                    f"The novel {file} holds no sentence, or none between its "
-                    "markers. Correct it, or take it out of the folder."
+                    f"The novel {file} holds no sentence between its markers. "
+                    "Correct it, or remove it from the folder."
                 )
             written = "".join(f"{' '.join(line)}\n" for line in lines)
             path = temporary / f"{file.stem}.txt"
@@ -326,7 +323,7 @@ def _novels(folder, output):
             f"`output` must be a new folder. Received: {output}, which exists. "
             "Remove it, or choose another."
         )
-    # The names of the challenge's own end with `.TXT`.
+    # The challenge's own files end with `.TXT`.
     files = sorted(
         path
         for path in folder.glob("*")
@@ -334,8 +331,8 @@ def _novels(folder, output):
     )
     if not files:
         raise FileNotFoundError(
-            f"`folder` must be a folder of novels, .txt files. Received: "
-            f"{folder}, which has none."
+            f"`folder` must have novels, .txt files. Received: {folder}, which "
+            "has none."
         )
     if len({path.stem for path in files}) < len(files):
         raise ValueError(
@@ -346,7 +343,7 @@ def _novels(folder, output):
 
 
 def _read(file, encoding):
-    """Returns what is between the markers, and whether both are there."""
+    """Returns the text between the markers, and whether both exist."""
     data = file.read_bytes()
     try:
         text = data.decode("utf-8-sig")
@@ -360,13 +357,13 @@ def _read(file, encoding):
                 "Give another `encoding`, such as 'latin-1'."
             ) from error
     lines = re.split("\r\n|\r|\n", text)
-    # Some small print stands at the end: the last header before the footer.
+    # Small print may follow the footer, so take the last header before it.
     footers = (at for at, line in enumerate(lines) if _FOOTER.match(line))
     end = next(footers, None)
     headers = [at for at, line in enumerate(lines[:end]) if _HEADER.match(line)]
     begin = headers[-1] + 1 if headers else 0
     if headers:
-        # A long title breaks a marker into lines, the last of them with stars.
+        # A marker with a long title has several lines; the last ends in stars.
         marker = lines[begin - 1 : begin + 3]
         ends = (
             at for at, line in enumerate(marker) if _MARKER_END.search(line)
@@ -376,7 +373,7 @@ def _read(file, encoding):
 
 
 def _sentences(text):
-    """Yields the sentences of a text, each a string of one line."""
+    """Yields the sentences of a text, strings without line breaks."""
     segmenter, words = load_syntok("segmenter"), _syntok_words()
     for paragraph in re.split(r"\n\s*\n", text):
         paragraph = " ".join(paragraph.split())
@@ -391,7 +388,7 @@ def _sentences(text):
 
 
 def _word_splitter(tokenize):
-    """Returns the function from a string to its tokens."""
+    """Returns a function from a string to its tokens."""
     if tokenize is None:
         return str.split
     if callable(tokenize):
@@ -413,7 +410,7 @@ def _word_splitter(tokenize):
 
 
 def _syntok_words():
-    # By default syntok drops hyphens, and makes "not" of "n't".
+    # By default syntok drops hyphens and turns "n't" into "not".
     return load_syntok("tokenizer").Tokenizer(
         emit_hyphen_or_underscore_sep=True, replace_not_contraction=False
     )

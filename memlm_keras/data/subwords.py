@@ -1,4 +1,4 @@
-"""Vocabularies of subwords, with the ids of the file they come from."""
+"""Vocabularies of subwords, with the ids of the file that defines them."""
 
 import base64
 import functools
@@ -15,9 +15,9 @@ from memlm_keras.data.vocabulary import Vocabulary
 from memlm_keras.data.vocabulary import checked_tokens
 from memlm_keras.data.vocabulary import tokens_of
 
-# Stands, in a piece, for the white space before a word.
+# Marks the white space before a word in a piece.
 WORD_START = "\u2581"
-# What word processors write in place of the characters of a keyboard.
+# Characters of word processors, and what a keyboard types instead.
 _TYPOGRAPHIC = {
     "\u2018\u2019\u201a\u201b\u2032\u02bc\u00b4": "'",
     "\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb": '"',
@@ -32,8 +32,8 @@ _BYTE = re.compile("<0x[0-9a-fA-F]{2}>")
 
 
 class SentencePieceTokenizer:
-    """Splits texts into pieces by a SentencePiece model, bytes of its file;
-    first, each character of the dict `replacements` becomes its value."""
+    """Splits texts into pieces with a SentencePiece model, the bytes of its
+    file, after replacing characters by the dict `replacements`."""
 
     def __init__(self, model, replacements=None):
         self.model = model
@@ -44,7 +44,7 @@ class SentencePieceTokenizer:
 
     def tokenize(self, text):
         text = text.translate(self._table)
-        # Half a surrogate pair is no character of UTF-8.
+        # UTF-8 cannot encode lone surrogates.
         text = text.encode("utf-8", "replace").decode()
         return _processor(self.model).encode(text, out_type=str)
 
@@ -52,7 +52,7 @@ class SentencePieceTokenizer:
         return self.tokenize(" ".join(tokens))
 
     def in_graph(self):
-        """A tokenizer of tensorflow_text, without the replacements."""
+        """Returns a tokenizer of tensorflow_text, without the replacements."""
         tensorflow_text = files.import_package(
             "tensorflow_text",
             "A SentencePiece model in a graph",
@@ -69,7 +69,7 @@ class SentencePieceTokenizer:
         }
 
     def read_model(self):
-        """The parts of the file that split texts, as a message of protobuf."""
+        """Returns the model as a protobuf message."""
         from sentencepiece import sentencepiece_model_pb2
 
         return sentencepiece_model_pb2.ModelProto.FromString(self.model)
@@ -77,27 +77,27 @@ class SentencePieceTokenizer:
 
 @functools.lru_cache(maxsize=8)
 def _processor(model):
-    """The `SentencePieceProcessor` of the bytes of a model."""
+    """Returns the `SentencePieceProcessor` of a model, given as bytes."""
     package = files.import_package("sentencepiece", "A SentencePiece model")
     processor = package.SentencePieceProcessor()
     try:
         processor.LoadFromSerializedProto(model)
     except RuntimeError as error:
         raise ValueError(
-            "The SentencePiece model is damaged, or none. Received: "
+            "The bytes must be a SentencePiece model, and whole. Received: "
             f"{len(model)} bytes"
         ) from error
     return processor
 
 
 class LongestMatchTokenizer:
-    """Splits words into the longest tokens of a vocabulary, from the left; a
-    character that begins no token becomes an unknown token."""
+    """Splits words from the left into the longest matching tokens; a character
+    that begins no token becomes an unknown token."""
 
     def __init__(self, tokens, unit):
         self.tokens = tokens
         self.unit = unit
-        # Tokens such as `<so>` mean something to the engine, and are no text.
+        # Tokens such as `<so>` are control symbols, which no text matches.
         self.matched = frozenset(
             token
             for token in tokens
@@ -134,17 +134,17 @@ _UNITS = ("pieces", "characters", "words")
 
 
 class SubwordVocabulary(Vocabulary):
-    """Pieces of words with the ids that another program gave them.
+    """A vocabulary of pieces of words, with the ids of another program.
 
-    A language model that rescores the output of a recogniser or translator must
-    have its pieces, and their ids. These come from the SentencePiece model of
-    that engine (`from_sentencepiece`), or from its `tokens.txt`, as sherpa and
-    icefall write it (`from_tokens_file`). No id is special by itself: the
-    end of a sentence and the unknown piece keep the ids of the file.
+    A language model that rescores the output of a recogniser or translator
+    needs the pieces and ids of that engine. Read them from its SentencePiece
+    model with `from_sentencepiece`, or from the `tokens.txt` of sherpa and
+    icefall with `from_tokens_file`. The end of a sentence and the unknown
+    piece keep their ids, too.
 
-    A SentencePiece model splits text into pieces by itself.
-    Otherwise each word is matched from its left with the longest piece, which
-    is not always how the engine splits it: give its model too if you have it.
+    A SentencePiece model splits text itself. Without it, each word is split
+    from the left into the longest pieces, which may differ from the engine's
+    split: give the model if you have it.
 
     Args:
         tokens: Iterable of distinct, non-empty strings, in the order of ids.
@@ -152,19 +152,18 @@ class SubwordVocabulary(Vocabulary):
             `<unk>`.
         end_of_sentence: The token that ends each sentence; `None` finds
             `</s>`, `<eos>` or `<sos/eos>`.
-        sentencepiece: `None`, or the SentencePiece model, bytes of its file.
-        unit: Kind of tokens: `"pieces"`, of which those at the beginning of a
-            word begin with U+2581; `"characters"`; or `"words"`. `None` infers
-            it from the tokens.
-        replacements: `None`; or, for a SentencePiece model, a dict from
-            characters to the text that is read in their place; or
-            `"typographic"`, which reads the quotes, apostrophes and dashes of
-            word processors as those of a keyboard, and no soft hyphens, where
-            no piece has them.
+        sentencepiece: `None`, or the bytes of a SentencePiece model.
+        unit: Kind of tokens: `"pieces"`, which begin with U+2581 at the
+            beginning of a word, `"characters"` or `"words"`; `None` infers it.
+        replacements: Only for a SentencePiece model: `None`, a dict from
+            characters to the text that replaces them, or `"typographic"`,
+            which replaces quotes, apostrophes and dashes of word processors by
+            keyboard characters, and drops soft hyphens, unless a piece has
+            them.
 
     Raises:
-        ValueError: A token is empty or given twice, a special token is not
-            among them, the SentencePiece model is damaged, or `replacements`
+        ValueError: A token is empty or repeated, a special token is not among
+            the tokens, the SentencePiece model is damaged, or `replacements`
             is not as described above.
         ImportError: `sentencepiece` is not installed.
 
@@ -230,7 +229,7 @@ class SubwordVocabulary(Vocabulary):
 
     @classmethod
     def build(cls, *arguments, **keywords):
-        """Refused: an engine or SentencePiece makes the pieces."""
+        """Raises `ValueError`: SentencePiece or an engine makes the pieces."""
         raise ValueError(
             "A `SubwordVocabulary` is not built from a text: train a "
             "SentencePiece model, and use `from_sentencepiece`."
@@ -240,18 +239,9 @@ class SubwordVocabulary(Vocabulary):
     def from_sentencepiece(
         cls, path, unknown=None, end_of_sentence=None, replacements=None
     ):
-        """Reads a SentencePiece model, whose ids stay as they are.
+        """Reads a SentencePiece model, and keeps its ids.
 
-        Args:
-            unknown, end_of_sentence, replacements: As for the class.
-
-        Returns:
-            `SubwordVocabulary`, with the model inside.
-
-        Raises:
-            FileNotFoundError: There is no such file.
-            ValueError: It is no SentencePiece model, or has no such pieces.
-            ImportError: `sentencepiece` is not installed.
+        Args and Raises: as for the class, and `FileNotFoundError`.
         """
         model = pathlib.Path(path).read_bytes()
         try:
@@ -276,7 +266,7 @@ class SubwordVocabulary(Vocabulary):
 
         Args:
             sentencepiece: `None`, or path of the SentencePiece model that
-                splits words into these tokens. Its own ids are not used.
+                splits text into these tokens. Its own ids are not used.
             unknown, end_of_sentence, unit: As for the class.
 
         Raises:
@@ -310,7 +300,7 @@ class SubwordVocabulary(Vocabulary):
         )
 
     def detokenize(self, ids_or_tokens):
-        """Joins pieces to words; takes what `Vocabulary.detokenize` does."""
+        """Joins pieces into text; see `Vocabulary.detokenize`."""
         tokens = self._tokens(ids_or_tokens)
         if self.unit == "words":
             return " ".join(tokens)
@@ -318,7 +308,7 @@ class SubwordVocabulary(Vocabulary):
         return " ".join(text.split())
 
     def bytes_of(self, token):
-        """Bytes that a piece adds to a text, a space before a word among them.
+        """Returns the bytes that a piece adds to a text, including spaces.
 
         Example:
 
@@ -327,7 +317,7 @@ class SubwordVocabulary(Vocabulary):
         """
         if token in (self.unknown, self.end_of_sentence):
             return f" {token} ".encode()
-        # `<0xE4>` is a byte of a character that is no piece.
+        # `<0xE4>` is one byte of a character without a piece.
         if _BYTE.fullmatch(token):
             return bytes.fromhex(token[3:5])
         return token.replace(WORD_START, " ").encode()
@@ -412,8 +402,8 @@ def _special(name, token, candidates, tokens):
         token = next((item for item in candidates if item in tokens), None)
     if token is None or token not in tokens:
         raise ValueError(
-            f"`{name}` must be one of the tokens. Received: {name}={token!r}, "
-            f"and of {', '.join(candidates)} none is there. Tokens are "
-            f"{', '.join(tokens[:8])} and so on."
+            f"`{name}` must be one of the tokens, {', '.join(tokens[:8])} and "
+            f"so on. Received: {name}={token!r}; by default it is one of "
+            f"{', '.join(candidates)}."
         )
     return token

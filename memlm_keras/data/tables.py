@@ -1,5 +1,5 @@
-"""Tables of sentences as programs write them, CSV, TSV and JSON lines; and
-tables of results."""
+"""Reads tables of sentences (CSV, TSV and JSON lines), and writes tables of
+results."""
 
 import contextlib
 import csv
@@ -18,7 +18,7 @@ from memlm_keras import files
 
 SUFFIXES = (".csv", ".tsv")
 _DELIMITERS = ",;\t"
-# Excel may need this line before the table, which is no row.
+# A line for Excel before the table, which names the delimiter.
 _SEPARATOR = re.compile(r'"?sep=(.)"?\1*', re.IGNORECASE)
 # Rows after the first that decide whether it is a header.
 _ROWS = 100
@@ -27,7 +27,7 @@ _IS_CSV = "A .tsv has no quotation marks around its cells: call the file .csv"
 
 @contextlib.contextmanager
 def naming(where):
-    """Puts a place, such as a file or a line, before a `ValueError`."""
+    """Context that adds a file or line to the message of a `ValueError`."""
     try:
         yield
     except ValueError as error:
@@ -38,8 +38,8 @@ def naming(where):
 
 
 def read_texts(path, suffixes):
-    """Lists the pairs of path and text of the files with these suffixes: the
-    file itself, or those in a folder or a `.zip` archive."""
+    """Returns pairs of path and text of the files with these suffixes: a file,
+    or all in a folder or `.zip` archive."""
     path = pathlib.Path(path)
     remedy = f"Expected {', '.join(suffixes)}, a folder of them, or a .zip."
     found = {}
@@ -62,27 +62,27 @@ def read_texts(path, suffixes):
 
 
 def _is_wanted(name, suffixes):
-    """Whether a file in a folder or an archive is read."""
+    """Returns whether to read a file of a folder or archive."""
     hidden = any(part.startswith((".", "__MACOSX")) for part in name.parts)
     return name.suffix.lower() in suffixes and not hidden
 
 
 def decode(data, name):
-    """The text of a file in UTF-8 or UTF-16, or else in Windows-1252, which
-    Excel writes; its lines end in line feeds."""
+    """Decodes a file as UTF-8, UTF-16 or else Windows-1252, which Excel writes;
+    lines end in line feeds."""
     marked = data.startswith((b"\xff\xfe", b"\xfe\xff"))
     with naming(name):
         try:
             text = data.decode("utf-16" if marked else "utf-8-sig")
         except UnicodeDecodeError as error:
-            # The error is without the byte order mark of UTF-8.
+            # The error's places do not count the byte order mark of UTF-8.
             place = len(data) - len(error.object) + error.start
             line = data.count(b"\n", 0, place) + 1
             reason = (
                 f"line {line} has the byte 0x{data[place]:02x}, which is not "
                 f"{error.encoding}"
             )
-            # Sequences of UTF-8 are no text in Windows-1252.
+            # After valid UTF-8 sequences, the file is damaged UTF-8.
             if marked or not data[:place].isascii():
                 raise ValueError(f"{reason}. Save it as UTF-8") from None
             try:
@@ -105,8 +105,8 @@ def decode(data, name):
 
 
 def names_of(paths):
-    """A different name for each path: without suffix, then with the folders in
-    which they differ, and then with suffix."""
+    """Returns a different name for each path: without suffix, with the folders
+    in which they differ if needed, or with suffix too."""
     root = os.path.commonpath([path.parent for path in paths])
     paths = [path.relative_to(root) for path in paths]
     for name in (lambda p: p.stem, lambda p: str(p.with_suffix("")), str):
@@ -120,25 +120,22 @@ def names_of(paths):
 
 
 def read_rows(lines, suffix, fields=None, optional=(), whole=True):
-    """Yields the number of the line of each row of a table, and the row.
+    """Yields the line number and the cells, a dict, of each row of a table.
 
     A table without a header is read if it has as many columns as `fields`.
+    A column without a name, or with a repeated name, gets its number added.
 
     Args:
         lines: iterable of lines.
-        suffix: string; `".jsonl"` is of objects, `".csv"` may have quotation
-            marks around cells, and others have tabs between their cells.
-        fields: dict from names of columns to collections of other names that
-            each may have; case and punctuation make no difference.
+        suffix: string; `".jsonl"` has objects, `".csv"` may have quotation
+            marks around cells, and other files have tabs between cells.
+        fields: dict from names of columns to other names that each may have;
+            case and punctuation are ignored.
         optional: fields that may be missing.
-        whole: whether no line may lack its last cells.
-
-    Yields:
-        An integer and a dict. A column without a name, or with that of another,
-        has its number in its name.
+        whole: whether every row must have all its cells.
 
     Raises:
-        ValueError: for a line that is damaged, and for missing columns.
+        ValueError: for a damaged line, and for missing columns.
     """
     fields = fields or {}
     if suffix == ".jsonl":
@@ -183,7 +180,7 @@ def read_rows(lines, suffix, fields=None, optional=(), whole=True):
 
 
 def _objects(lines, fields, optional):
-    """The rows of JSON lines."""
+    """Yields the rows of JSON lines."""
     known = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -207,7 +204,8 @@ def _split_tsv(lines):
 
 
 def _split_csv(lines):
-    """The rows of the first delimiter that gives each as many cells."""
+    """Returns the rows, split by the first delimiter with which all rows have
+    the same number of cells."""
     lines, offset = [*lines], 0
     first = next(filter(str.strip, lines), "")
     delimiters = sorted(_DELIMITERS, key=first.count, reverse=True)
@@ -230,7 +228,7 @@ def _split_csv(lines):
 
 
 def _parsed(text, delimiter, offset):
-    """The rows of a CSV, or the error that they have."""
+    """Returns the rows of a CSV text, or the `ValueError` of reading it."""
     reader = csv.reader(
         io.StringIO(text, newline=""),
         delimiter=delimiter,
@@ -254,7 +252,7 @@ def _parsed(text, delimiter, offset):
 
 
 def _is_quoted(cell):
-    """Whether a cell has the quotation marks of a CSV, doubled within."""
+    """Returns whether a cell has CSV quotes, doubled within."""
     inner = cell[1:-1]
     return (
         cell[:1] == cell[-1:] == '"'
@@ -267,12 +265,13 @@ def _is_quoted(cell):
 
 
 def _simple(name):
-    """A name without case and punctuation."""
+    """Returns a name without case and punctuation."""
     return re.sub(r"[\W_]+", "", name).lower()
 
 
 def _differs(first, others):
-    """Whether cells are single words where a column below has sentences."""
+    """Returns whether the first row has single words above a column of
+    sentences."""
     if any(len(cell.split()) > 1 for cell in first):
         return False
     return any(
@@ -281,7 +280,7 @@ def _differs(first, others):
 
 
 def _named(names, fields, optional):
-    """Names of columns, with those of `fields` in the place of others."""
+    """Returns names of columns; names known to `fields` are replaced by it."""
     simple, named, missing = [*map(_simple, names)], [*names], []
     for field, others in fields.items():
         own, other = {_simple(field)}, {*map(_simple, others)}
@@ -306,7 +305,7 @@ def _named(names, fields, optional):
 
 
 def _numbered(header):
-    """Names with the number of the column, if none or that of another."""
+    """Adds the number of the column to missing and repeated names."""
     names = []
     for number, name in enumerate(header, 1):
         name = name.strip() or "column"
@@ -320,11 +319,11 @@ def _numbered(header):
 
 
 class ResultTable:
-    """Base of results with a row for each word or sentence; a subclass defines
-    `columns()`, a dict of columns by name."""
+    """Base class of results with one row per word or sentence; a subclass
+    defines `columns()`, a dict of columns by name."""
 
     def to_tsv(self):
-        """Returns `columns()` as text: a header, and a line for each row."""
+        """Returns `columns()` as tab-separated text with a header."""
         return table_text(self.columns())
 
     def write(self, path, **options):
@@ -334,8 +333,8 @@ class ResultTable:
 
 
 def table_text(columns):
-    """Returns a dict of columns as tab-separated text, with a header; NaN is
-    empty."""
+    """Returns a dict of columns as tab-separated text with a header; NaN
+    becomes an empty cell."""
     columns = {
         name: ["" if np.isnan(value) else f"{value:.6f}" for value in values]
         if getattr(values, "dtype", None) == "float64"

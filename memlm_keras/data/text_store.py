@@ -1,4 +1,4 @@
-"""Text files, read line by line, and their tokens in a cache on disk."""
+"""Reads text files line by line, and caches their tokens on disk."""
 
 import collections
 import dataclasses
@@ -23,12 +23,12 @@ from memlm_keras.files import reading
 _FORMAT_VERSION = 5
 _SUMS = "checksums.json"
 _TRIES = 3
-# The longest line, in bytes. A text whose line is longer has no sentences.
+# Longest line in bytes: a text with a longer line has no sentences.
 _LONGEST_LINE = 2**26
-# Texts of fewer bytes are read without a progress bar. It begins later for
-# those who read the first lines alone.
+# A progress bar is shown only for texts of at least `_LEAST_PROGRESS` bytes. It
+# begins after `_BEFORE_PROGRESS`, since some callers read the first lines only.
 _LEAST_PROGRESS, _BEFORE_PROGRESS = 20_000_000, 10_000_000
-# A smaller share of unknown characters is not reported.
+# Smaller shares of unknown characters are not reported.
 _LEAST_SHARE = 0.001
 _EXAMPLES = 5
 _MARKS = re.compile(
@@ -36,18 +36,18 @@ _MARKS = re.compile(
 )
 
 
-# === Lines as they enter ===
+# === Boundary marks and unknown characters ===
 
 
 def unmarked(line):
-    """A line without the `<s>` before it and the `</s>` or `<eos>` after it
-    with which some programs write texts, as its end is the mark here."""
+    """Removes the `<s>` before a line and the `</s>` or `<eos>` after it that
+    some programs write; here the end of the line is the mark."""
     return _MARKS.sub("", line) if "<" in line else line
 
 
 class EnteredText:
-    """Removes boundary marks from lines, and counts these lines and the unknown
-    characters."""
+    """Removes boundary marks from lines, and counts lines with marks and
+    unknown characters."""
 
     def __init__(self, vocabulary):
         self.vocabulary = vocabulary
@@ -63,7 +63,7 @@ class EnteredText:
         return bare
 
     def notes(self):
-        """Yields sentences about the text, for the screen."""
+        """Yields messages for the user about marks and characters."""
         if self.marked:
             yield (
                 "Lines that begin with <s> or end with </s> or <eos>: "
@@ -79,22 +79,22 @@ class EnteredText:
             )
             yield (
                 f"{number:,} of {self.characters:,} characters are in no "
-                f"{unit} of the vocabulary: {examples}. The model hardly knows "
-                "them. If its training text has others for them, use those."
+                f"{unit} of the vocabulary: {examples}. If the training text "
+                "has other characters for them, use those."
             )
 
 
 # === Sources ===
 
-# A source has a `path` and `has_documents`; `identity()` returns plain values
-# that are equal as long as the text is; `sentences()` yields each line, or the
-# list of its tokens, and whether a document begins with it.
+# A source has attributes `path` and `has_documents`. `identity()` returns plain
+# values that change if the text changes. `sentences()` yields each line, or the
+# list of its tokens, and whether it begins a document.
 
 
 @dataclasses.dataclass(eq=False)
 class TextSource:
-    """The lines of a UTF-8 file, or of a folder of one `.txt` file a document;
-    a match of `document_start` begins a document."""
+    """The lines of a UTF-8 file, or of a folder with one `.txt` file per
+    document; a match of `document_start` begins a document."""
 
     path: pathlib.Path
     keep_blank_lines: bool = False
@@ -107,10 +107,10 @@ class TextSource:
         self.path, start = pathlib.Path(self.path), self.document_start
         self.files = _list_files(self.path)
         self.has_documents = self.path.is_dir() or start is not None
-        # Raises at once if syntok is not installed.
+        # Fail early if syntok is not installed.
         self._splitter = splitter_version() if self.by_sentence else None
         try:
-            # Without a pattern, no line matches.
+            # "(?!)" never matches.
             self._pattern = re.compile("(?!)" if start is None else start)
         except (re.error, TypeError) as error:
             raise ValueError(
@@ -138,7 +138,7 @@ class TextSource:
                 begins = False
 
     def documents(self):
-        """Yields the sentences of each document, as a list."""
+        """Yields the list of sentences of each document."""
         document, begun = [], 0
         for sentence, begins in self.sentences():
             begun += begins
@@ -174,8 +174,8 @@ class TextSource:
 
 
 class TextPart:
-    """Some documents of a source, or lines if it has none, by their indices
-    `units`; blank lines are not counted."""
+    """The documents of a source with the indices `units`, or its lines if it
+    has no documents; blank lines are not counted."""
 
     def __init__(self, source, units):
         self.source = source
@@ -200,7 +200,7 @@ class TextPart:
 
 
 class FileSource:
-    """Sentences that `read` yields from each file; `kind` names the format."""
+    """The sentences that `read` yields from files; `kind` names the format."""
 
     def __init__(self, kind, files, read, has_documents=False):
         self.kind = kind
@@ -218,17 +218,17 @@ class FileSource:
 
 
 def files_identity(files):
-    """Absolute path, size and time of last change of each file, for JSON."""
+    """Returns absolute path, size and time of change of each file, for JSON."""
     stats = [(file.resolve(), file.stat()) for file in files]
     return [[str(file), stat.st_size, stat.st_mtime_ns] for file, stat in stats]
 
 
 def read_documents(paths, document_start=None, part=1, parts=1):
-    """Iterates over name and list of lines of each document of files and of
-    folders of `.txt` files, or of one of `parts` equal parts in their order.
+    """Iterates over name and list of lines of each document in files and in
+    folders of `.txt` files, or in part `part` of `parts` equal parts.
 
-    Each file is a document, named by its path; or a match of `document_start`
-    begins one, whose number in the file is in its name too."""
+    Each file is a document, named by its path. With `document_start`, a match
+    begins a document, and the name has its number in the file, too."""
     sources = [
         TextSource(file, document_start=document_start)
         for path in paths
@@ -244,8 +244,8 @@ def read_documents(paths, document_start=None, part=1, parts=1):
     ]
     if parts > len(places):
         raise ValueError(
-            f"{len(places)} documents cannot be divided into {parts} parts, "
-            "which need one each."
+            f"{len(places)} documents cannot be divided into {parts} parts: "
+            "each part needs a document."
         )
     bounds = [len(places) * each // parts for each in (part - 1, part)]
     chosen = set(places[slice(*bounds)])
@@ -261,8 +261,8 @@ def _chosen_documents(sources, chosen, numbered):
 
 
 def _progress(name, files):
-    """A function that is called with the bytes of each line, and shows a
-    progress bar for large files."""
+    """Returns a function that receives the number of bytes of each line, and
+    shows a progress bar for large files."""
     size = sum(file.stat().st_size for file in files)
     if size < _LEAST_PROGRESS:
         return lambda count: None
@@ -283,10 +283,10 @@ def _progress(name, files):
 
 
 def read_lines(path, advance=lambda count: None):
-    """Yields the lines of a UTF-8 file, without their line ends; `advance` is
-    called with the bytes of each."""
-    # Only line feeds end lines, as Python's other line ends occur in sentences;
-    # without any, as in small files of old Macs, carriage returns do.
+    """Yields the lines of a UTF-8 file without line ends; `advance` receives
+    the number of bytes of each."""
+    # Only line feeds end lines, because Python's other line ends occur within
+    # sentences. A file without line feeds may have carriage returns (old Macs).
     offset = 0
     with open(path, "rb") as file:
         read_line = functools.partial(file.readline, _LONGEST_LINE + 1)
@@ -307,7 +307,7 @@ def read_lines(path, advance=lambda count: None):
 
 
 def read_text(path):
-    """Reads a small UTF-8 file whole."""
+    """Reads a whole UTF-8 file."""
     return _decode(pathlib.Path(path).read_bytes(), path, 0)
 
 
@@ -349,12 +349,12 @@ def _list_files(path):
 
 
 class TextCounts(NamedTuple):
-    """Facts of a text that its token ids do not keep."""
+    """Counts of a text that cannot be computed from its token ids."""
 
-    words: int  # between white space
-    characters: int  # white space counted as one, and the end of a line too
-    unknown: dict  # how often each unknown word occurs, normalized
-    marked: int = 0  # lines of which boundary marks were left out
+    words: int  # separated by white space
+    characters: int  # white space and the end of a line count as one each
+    unknown: dict  # from normalized unknown words to their counts
+    marked: int = 0  # lines whose boundary marks were removed
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -362,11 +362,11 @@ class Split:
     """One part of a corpus: its token ids and where its documents begin.
 
     Args:
-        tokens: 1-D int32 array or memory map, the ids of all tokens, the ends
-            of sentences among them.
-        document_starts: 1-D int64 array of offsets into `tokens`, the first
-            of them 0; or `None` for a text without documents.
-        counts: `TextCounts` of the text that the tokens were read from, for
+        tokens: 1-D int32 array or memory map, the ids of all tokens including
+            the ends of sentences.
+        document_starts: 1-D int64 array of ascending offsets into `tokens`
+            from 0; or `None` for a text without documents.
+        counts: `TextCounts` of the original text, for
             `memlm_keras.evaluation.text_bits`; or `None`.
 
     Example:
@@ -384,8 +384,8 @@ class Split:
         return len(self.tokens)
 
     def longest_first(self):
-        """Returns the documents by falling length, which fills the rows of
-        batches evenly; raises `ValueError` for a text without documents."""
+        """Returns a `Split` with the longest documents first, which fill the
+        rows of batches evenly; `ValueError` for a text without documents."""
         if self.document_starts is None:
             raise ValueError(
                 "`longest_first` needs a split with `document_starts`. "
@@ -398,7 +398,7 @@ class Split:
 
 
 def stored_split(source, vocabulary, cache_dir, name):
-    """Memory-mapped `Split` of a source, encoded if the cache lacks it."""
+    """Returns the memory-mapped `Split` of a source, encoded once."""
     key = fingerprint(source.identity(), vocabulary.get_config())
 
     def make(folder):
@@ -456,7 +456,8 @@ def _write(source, vocabulary, folder):
 
 
 def stored_document_lengths(source, tokenizer, cache_dir, name):
-    """Tokens of each document, ends of sentences included, int64."""
+    """Returns the number of tokens of each document, including the ends of
+    sentences, int64."""
     key = fingerprint(source.identity(), tokenizer)
 
     def make(folder):
@@ -492,7 +493,7 @@ def _check(source, count, starts):
 
 
 def fingerprint(*parts):
-    """Hash of plain values, and of objects that have a `get_config`."""
+    """Returns a hash of plain values and of objects with a `get_config`."""
     text = json.dumps(
         [_FORMAT_VERSION, *parts],
         sort_keys=True,
@@ -502,15 +503,15 @@ def fingerprint(*parts):
 
 
 def stored(cache_dir, kind, name, make, read):
-    """Reads the folder `kind/name` of the cache, which `make` writes if it is
-    missing or damaged; its name has a fingerprint of all it depends on."""
+    """Reads the folder `kind/name` of the cache; `make` writes it if it is
+    missing or damaged. `name` must identify the contents."""
     folder = pathlib.Path(cache_dir) / kind / name
     for _ in range(_TRIES):
         try:
             _check_sums(folder)
             return read(folder)
         except FileNotFoundError:
-            # Not made yet, or just replaced by another process.
+            # Missing, or being replaced by another process.
             pass
         except ValueError as error:
             warnings.warn(str(error), stacklevel=3)
@@ -533,7 +534,7 @@ def _check_sums(folder):
 
 
 def _sum(path):
-    """CRC-32 of a file."""
+    """Returns the CRC-32 of a file."""
     sum_ = 0
     with open(path, "rb") as file:
         while chunk := file.read(1 << 20):

@@ -1,5 +1,5 @@
-"""Tokenizers: texts to words, and tokens to sentences; `serving/graph.py`
-builds the same as a TensorFlow graph, with the tables of this module."""
+"""Tokenizers: text to words, and tokens to sentences; `words_in_graph.py`
+builds the same tokenizers in a TensorFlow graph."""
 
 import functools
 import importlib.metadata
@@ -11,12 +11,12 @@ from memlm_keras import files
 
 SPLITS = ("white_space", "unicode_script", "characters")
 
-# The characters that Python's `str.split` splits at.
+# The characters at which Python's `str.split` splits.
 WHITE_SPACE = (
     "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004"
     "\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 )
-# Python's `re` and TensorFlow's RE2 both read it.
+# Valid for both Python's `re` and TensorFlow's RE2.
 NUMBER_PATTERN = r"[+\-]?[0-9]+([.,:/\-][0-9]+)*"
 
 _NUMBER = re.compile(NUMBER_PATTERN)
@@ -28,22 +28,20 @@ SPACE_CLASS = 255
 class Tokenizer:
     """Splits texts into tokens, and normalizes case and numbers.
 
-    * `split="white_space"`: at white space, as Python's `str.split`.
-    * `split="unicode_script"`: there, and wherever the Unicode script changes,
-      which separates words from punctuation and figures: `"can't stop."`
-      becomes `can ' t stop .`, and `"<unk>"` three tokens. Punctuation and
-      figures have the same script, so `1800),` and `."` stay one token. Scripts
-      are those of TensorFlow's core operator `tf.strings.unicode_script`.
-      (`tensorflow_text.UnicodeScriptTokenizer` differs: it joins characters of
-      one script across a space, and makes `,12` of `", 12"`.)
-    * `split="characters"`: at white space and between all characters, for
-      text that puts no spaces between its words, such as Chinese.
-
-    Then each character becomes lower case if `lowercase` (by itself: unlike
-    `str.lower`, whatever the place of a Greek sigma in the word), and each
-    token that is a number becomes the token `numbers`.
-
     Args:
+        split: Where to split:
+
+            * `"white_space"`: at white space, as Python's `str.split`.
+            * `"unicode_script"`: also where `tf.strings.unicode_script`
+              changes, which separates words from punctuation and digits:
+              `"can't stop."` becomes `can ' t stop .`, and `"<unk>"` three
+              tokens. Punctuation and digits share a script, so `1800),` stays
+              one token. (`tensorflow_text.UnicodeScriptTokenizer` joins
+              characters of one script across a space.)
+            * `"characters"`: between all characters, for text without spaces
+              between words, such as Chinese.
+        lowercase: Whether to lower-case each character by itself; unlike
+            `str.lower`, a Greek sigma does not depend on its place in a word.
         numbers: `None`, or the token, such as `"N"`, that replaces numbers.
 
     Raises:
@@ -63,8 +61,8 @@ class Tokenizer:
             )
         if numbers is not None and not (isinstance(numbers, str) and numbers):
             raise ValueError(
-                "`numbers` must be None or a token, a string that is not "
-                f"empty. Received: numbers={numbers!r}"
+                "`numbers` must be None or a token, a non-empty string. "
+                f"Received: numbers={numbers!r}"
             )
         self.split = split
         self.lowercase = bool(lowercase)
@@ -80,7 +78,7 @@ class Tokenizer:
         )
 
     def normalize(self, tokens):
-        """Applies the rules of case and numbers; returns as many tokens."""
+        """Normalizes case and numbers of tokens; returns a list."""
         if self.lowercase:
             table = lower_case()
             tokens = [token.translate(table) for token in tokens]
@@ -117,8 +115,8 @@ class Tokenizer:
 
 @functools.cache
 def lower_case():
-    """Dict of the lower case of each code point, always one code point: a
-    dotted capital I becomes a plain i, as in Unicode's simple mapping."""
+    """Returns a dict from code points to their lower case, one code point each;
+    a dotted capital I becomes a plain i, as in Unicode's simple mapping."""
     lowered = ((code, chr(code).lower()) for code in range(_CODE_POINTS))
     return {
         code: ord(lower[0]) for code, lower in lowered if lower != chr(code)
@@ -127,7 +125,7 @@ def lower_case():
 
 @functools.cache
 def script_classes():
-    """Script of each code point, or `SPACE_CLASS` for white space."""
+    """Returns the script of each code point, `SPACE_CLASS` for white space."""
     tf = files.import_package("tensorflow", "Splitting at Unicode scripts")
     with files.silent_stderr(), tf.device("CPU"):
         scripts = tf.strings.unicode_script(tf.range(_CODE_POINTS)).numpy()
@@ -151,7 +149,7 @@ def _split_at_scripts(text):
 
 
 def load_syntok(module):
-    """Imports a module of syntok, or says how to install it."""
+    """Imports a module of syntok, or raises an error with the remedy."""
     return files.import_package(
         f"syntok.{module}",
         "Splitting into sentences, or questions without `tokenize=None`,",
@@ -160,14 +158,14 @@ def load_syntok(module):
 
 
 def split_sentences(tokens):
-    """Yields the sentences of a list of tokens, in which all stops but those of
-    abbreviations are tokens of their own."""
+    """Yields the sentences of a list of tokens; all stops except those of
+    abbreviations must be separate tokens."""
     segment = load_syntok("segmenter").segment
     token_of = load_syntok("tokenizer").Token
     seen, offset, quoting = [], 0, False
     for token in tokens:
         quotes = token == '"'
-        # syntok takes a mark with a space before it for an opening one.
+        # For syntok, a quotation mark after a space opens a quotation.
         space = "" if quotes and quoting else " "
         quoting ^= quotes
         value = "," if token == ";" else token
@@ -180,6 +178,6 @@ def split_sentences(tokens):
 
 
 def splitter_version():
-    """Name and version of what splits sentences, a string."""
+    """Returns name and version of the package that splits sentences."""
     load_syntok("segmenter")
     return f"syntok {importlib.metadata.version('syntok')}"

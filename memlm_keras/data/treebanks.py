@@ -30,30 +30,24 @@ def load_conllu(
     numbers=None,
     cache_dir=None,
 ):
-    """Loads a corpus from CoNLL-U files, such as a treebank's.
+    """Loads a corpus from CoNLL-U files, such as a treebank.
 
     Every sentence becomes its word forms and an end of sentence. The words are
-    nodes of the tree, as for `memlm_keras.analysis.read_conllu`: the parts of a
-    multiword token (`di` and `il` of Italian `del`), and no empty nodes.
+    the nodes of the tree: the parts of a multiword token (`di` and `il` of
+    Italian `del`), without empty nodes.
 
     Args:
-        train, validation, test: Path of a UTF-8 file each, or a list of such
-            paths, which are read one after the other.
-        vocabulary: `Vocabulary` to encode with; `None` builds one from the
-            training text, as the next three arguments say.
-        vocabulary_size, minimum_count: As `size` and `minimum_count` of
-            `Vocabulary.build`.
-        numbers: `None`, or the token that replaces every number.
-        cache_dir: As for `memlm_keras.data.load`.
+        train, validation, test: Path of a UTF-8 file, or list of such paths.
+        vocabulary, vocabulary_size, minimum_count, numbers, cache_dir: As for
+            `memlm_keras.data.load_text`.
 
     Returns:
         `Corpus`.
 
     Raises:
-        FileNotFoundError: A file is not there.
-        ValueError: A file is not UTF-8, or is no CoNLL-U; a text has no
-            sentence; or `vocabulary` is given together with arguments to
-            build one.
+        FileNotFoundError: A file does not exist.
+        ValueError: A file is not UTF-8 or not CoNLL-U, a text has no sentence,
+            or `vocabulary` is combined with arguments that build one.
         OSError: The cache cannot be written.
 
     Example:
@@ -72,7 +66,7 @@ def load_conllu(
         files = [pathlib.Path(path) for path in paths]
         if not files:
             raise ValueError(
-                "A text must be of at least one CoNLL-U file. Received: none"
+                f"`{split}` must have at least one CoNLL-U file. Received: []"
             )
         for file in files:
             if not file.is_file():
@@ -90,7 +84,7 @@ def load_conllu(
 
 
 def _words(path):
-    """Yields the word forms of each sentence, as a source does."""
+    """Yields the word forms of each sentence, in the form of a source."""
     for rows in _sentence_rows(path):
         yield [columns[_FORM] for _, columns in rows], False
 
@@ -104,9 +98,9 @@ class ParsedSentence:
 
     Attributes:
         words: tuple of strings, the word forms.
-        heads: integer array `(words,)`, the word that each depends on,
-            counted from 0, and -1 for the root.
-        relations: tuple of strings, the type of each of these dependencies.
+        heads: integer array `(words,)`, index of the word that each word
+            depends on, and -1 for the root.
+        relations: tuple of strings, the types of these dependencies.
     """
 
     words: tuple
@@ -118,14 +112,13 @@ def read_conllu(path):
     """Reads a list of `ParsedSentence` from a CoNLL-U file in UTF-8.
 
     Comments, ranges of multiword tokens (`3-4`) and empty nodes (`5.1`) are
-    skipped: the words are those that the tree joins.
+    skipped, because they are not nodes of the tree.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: naming the file, if it is not UTF-8 or holds no sentence,
-            and naming the line too, if it has not ten columns, no form or no
-            relation, or if words are not numbered from 1 or their heads make
-            no tree.
+        ValueError: if the file is not UTF-8, has no sentence or a line that is
+            not CoNLL-U, or if heads do not form a tree; the message names the
+            line.
 
     Example:
 
@@ -136,8 +129,8 @@ def read_conllu(path):
     sentences = [_sentence(rows, path) for rows in _sentence_rows(path)]
     if not sentences:
         raise ValueError(
-            f"{path} holds no sentence. Expected lines of {_COLUMNS} columns "
-            "with tabs between them."
+            f"{path} holds no sentence. Expected lines with {_COLUMNS} columns "
+            "separated by tabs."
         )
     return sentences
 
@@ -146,7 +139,7 @@ def read_conllu(path):
 
 
 def _sentence_rows(path):
-    """Yields the numbers and columns of the lines of each sentence's words."""
+    """Yields a list of line number and columns of each word, per sentence."""
     rows = []
     lines = itertools.chain(read_lines(path), [""])
     for number, line in enumerate(lines, start=1):
@@ -166,8 +159,8 @@ def _sentence_rows(path):
             continue
         if columns[0] != str(len(rows) + 1):
             raise ValueError(
-                f"{where}: the words of a sentence must be numbered from 1, so "
-                f"this one {len(rows) + 1}. Received: {columns[0]!r}"
+                f"{where}: the words of a sentence must be numbered from 1. "
+                f"Expected {len(rows) + 1}. Received: {columns[0]!r}"
             )
         if not columns[_FORM].strip():
             raise ValueError(
@@ -207,7 +200,7 @@ def _sentence(rows, path):
         reached = reached[reached]
     if reached.any():
         raise ValueError(
-            f"{where}: the heads of this sentence must make a tree. Received: "
-            f"a circle at the word {int(np.flatnonzero(reached)[0])}"
+            f"{where}: the heads of this sentence must form a tree. Received: "
+            f"a cycle at the word {int(np.flatnonzero(reached)[0])}"
         )
     return ParsedSentence(words, np.array(heads) - 1, relations)

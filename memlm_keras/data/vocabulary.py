@@ -1,4 +1,4 @@
-"""Vocabularies: the words that a model knows, and their ids."""
+"""Vocabularies: the words of a model and their ids."""
 
 import collections
 import functools
@@ -14,23 +14,21 @@ from memlm_keras.files import atomic_path
 
 
 class Vocabulary:
-    """A fixed list of tokens, each with its id, and a tokenizer for text.
+    """A fixed list of tokens with ids, and a tokenizer for text.
 
-    The end of a sentence always has id 0 and the unknown token id 1, whether or
-    not they are in `tokens`; the other tokens follow in their order there.
-
-    Corpora, `encode`, and the `score` and `generate` of a model and of its
-    exported graph all read text with the vocabulary's tokenizer.
+    The end of a sentence has id 0 and the unknown token id 1; the other tokens
+    follow in the order of `tokens`. Corpora, models and exported graphs read
+    text with the tokenizer of their vocabulary.
 
     Args:
         tokens: Iterable of distinct, non-empty strings.
-        unknown: Token that stands for all tokens not in the vocabulary.
+        unknown: Token that replaces all tokens not in the vocabulary.
         end_of_sentence: Token that ends each line of a corpus.
         tokenizer: `Tokenizer`; `None` splits at white space.
 
     Raises:
-        ValueError: A token is empty, not a string, or given twice, the special
-            tokens are not two distinct tokens, or the tokenizer changes them.
+        ValueError: A token is empty, not a string, or repeated, the special
+            tokens are equal, or the tokenizer changes them.
 
     Example:
 
@@ -82,15 +80,15 @@ class Vocabulary:
         Args:
             lines: Iterable of lines, which the tokenizer splits, or of lists
                 of tokens.
-            size: Largest number of entries, the two special tokens included;
+            size: Largest number of entries, including the two special tokens;
                 `None` keeps all.
-            minimum_count: Tokens seen fewer times are left out. `None` leaves
-                out tokens seen once if otherwise the text had no unknown
-                tokens, from which a model learns about them.
+            minimum_count: Integer, how often a token must occur. `None` is 1,
+                or 2 if the text has no unknown tokens otherwise, so that a
+                model can learn about them.
 
         Returns:
-            `Vocabulary`, most frequent tokens first, equally frequent ones
-            in alphabetical order.
+            `Vocabulary`, with the most frequent tokens first, and ties in
+            alphabetical order.
 
         Raises:
             ValueError: `size` is below 2 or `minimum_count` below 1.
@@ -124,7 +122,7 @@ class Vocabulary:
 
     @classmethod
     def from_file(cls, path):
-        """Reads what `save` wrote, or a plain list of one token per line.
+        """Reads a file of `save`, or a plain list with one token per line.
 
         Raises:
             FileNotFoundError: There is no such file.
@@ -147,7 +145,7 @@ class Vocabulary:
                 f"The vocabulary file {path} is damaged: it begins like the "
                 "JSON that `Vocabulary.save` writes, and is cut off."
             )
-        # A plain list of tokens may be valid JSON too, such as the line `7`.
+        # A plain list, such as the line `7`, may also be valid JSON.
         if not isinstance(config, dict):
             lines = text.removesuffix("\n").split("\n")
             config = {"tokens": [line.removesuffix("\r") for line in lines]}
@@ -177,11 +175,11 @@ class Vocabulary:
             )
 
     def encode(self, text_or_tokens):
-        """Looks up ids; no end of sentence is added.
+        """Looks up ids, without an end of sentence.
 
         Args:
             text_or_tokens: A string, which the tokenizer splits, or an iterable
-                of tokens, to which only its rules of case and numbers apply.
+                of tokens, whose case and numbers it normalizes.
 
         Returns:
             1-D int32 array, one id per token.
@@ -191,7 +189,7 @@ class Vocabulary:
         return np.array([get(token, unknown_id) for token in tokens], np.int32)
 
     def encode_sentence(self, text_or_tokens):
-        """Looks up ids as `encode` does, and adds that of the end."""
+        """Looks up ids as `encode` does, and adds the end of the sentence."""
         ids = self.encode(text_or_tokens)
         return np.append(ids, np.int32(self.end_of_sentence_id))
 
@@ -218,13 +216,10 @@ class Vocabulary:
         return [self.tokens[id] for id in ids]
 
     def detokenize(self, ids_or_tokens):
-        """Joins tokens to one text.
+        """Joins tokens with spaces into one string.
 
         Args:
             ids_or_tokens: 1-D integers, or an iterable of tokens.
-
-        Returns:
-            String, the tokens with a space between them.
 
         Raises:
             ValueError: An id is not in the vocabulary.
@@ -238,26 +233,19 @@ class Vocabulary:
         return " ".join(self._tokens(ids_or_tokens))
 
     def count_words(self, ids):
-        """Counts words in an integer array of ids, ends of sentences included.
+        """Counts words and ends of sentences in an integer array of ids.
 
-        Perplexity by word divides by this number, perplexity by token by the
-        number of tokens. Here they are equal.
+        This is the divisor of perplexity per word; here each token is a word.
         """
         return int(np.size(ids))
 
     def count_characters(self, ids):
-        """Counts characters of the text of an integer array of ids, for bits
-        per character.
+        """Counts the characters of the text of an integer array of ids.
 
-        Each token is counted with a space after it, which at the end of a line
-        stands for its end. Where tokens are characters, spaces are lost, and an
-        end of a sentence counts as one. An unknown word counts as its token.
-
-        Args:
-            ids: integer array of any shape, ids of the vocabulary.
-
-        Returns:
-            Integer.
+        A space, or the end of a line, counts after each token. If tokens are
+        characters there are no spaces, and an end of a sentence counts as one.
+        An unknown word counts as its token. This is the divisor of bits per
+        character.
 
         Example:
 
@@ -271,15 +259,15 @@ class Vocabulary:
 
     @property
     def _has_spaces(self):
-        """Whether there is a space between words."""
+        """Whether the text has spaces between tokens."""
         return self.tokenizer.split != "characters"
 
     def _characters(self, token):
         return len(token) + self._has_spaces
 
     def begins_word(self, token):
-        """Whether a token, a string, begins a word, as each does here. Of
-        pieces, those with U+2581 and ends of sentences do.
+        """Returns whether a token, a string, begins a word: always here; for
+        pieces, if it begins with U+2581 or ends a sentence.
 
         Example:
 
@@ -293,14 +281,14 @@ class Vocabulary:
         return frozenset().union(*self.tokens)
 
     def unseen_characters(self, text):
-        """Counts characters of a text that no token has.
+        """Counts the characters of a text that are in no token.
 
         Args:
             text: string, which the tokenizer splits, or an iterable of tokens.
 
         Returns:
-            `collections.Counter` of characters. Of pieces, those that are read
-            as bytes count, too.
+            `collections.Counter` of characters; for pieces, it includes
+            characters that are read as bytes.
 
         Example:
 
@@ -317,7 +305,7 @@ class Vocabulary:
 
     @functools.cached_property
     def fingerprint(self):
-        """Short hash of tokens and tokenizer, 16 characters."""
+        """Hash of tokens and tokenizer, a string of 16 characters."""
         text = json.dumps(self.get_config(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -378,7 +366,7 @@ class Vocabulary:
 
 
 def tokens_of(text_or_tokens, tokenizer):
-    """Tokens of a text, or of an iterable of tokens."""
+    """Returns the normalized tokens of a text or an iterable of tokens."""
     if isinstance(text_or_tokens, str):
         return tokenizer.tokenize(text_or_tokens)
     return tokenizer.normalize(text_or_tokens)
@@ -394,8 +382,7 @@ def _checked_tokenizer(tokenizer, specials):
         )
     if tokenizer.normalize(specials) != list(specials):
         raise ValueError(
-            "`tokenizer` must not change the special tokens, which must be no "
-            "numbers, and lower case with `lowercase`. Received: "
+            "`tokenizer` must not change the special tokens. Received: "
             f"{specials} and tokenizer={tokenizer!r}"
         )
     return tokenizer

@@ -1,4 +1,4 @@
-"""A vocabulary in a TensorFlow graph, on the TensorFlow backend only."""
+"""A vocabulary in a TensorFlow graph, for the TensorFlow backend only."""
 
 import collections
 
@@ -24,8 +24,8 @@ class Words:
             default_value=vocabulary.unknown_id,
         )
         tokenizer = vocabulary.tokenizer
-        # Only a SentencePiece model needs operators of tensorflow_text, which
-        # TensorFlow Serving has.
+        # A SentencePiece model needs the operators of tensorflow_text, which
+        # are part of TensorFlow Serving.
         if isinstance(tokenizer, SentencePieceTokenizer):
             self._tokenizer = SentencePieceInGraph(tokenizer)
         elif isinstance(tokenizer, LongestMatchTokenizer):
@@ -42,26 +42,26 @@ class Words:
         )
 
     def encode(self, text):
-        """Ragged int32 ids of texts `(B,)`, as `Vocabulary.encode`."""
+        """Returns ragged int32 ids of texts `(B,)`; see `Vocabulary.encode`."""
         return self.look_up(self.tokenize(text))
 
     def look_up(self, tokens):
-        """Ragged int32 ids of ragged string tokens."""
+        """Returns ragged int32 ids of ragged string tokens."""
         ids = self.table.lookup(tokens.flat_values)
         return tokens.with_flat_values(tf.cast(ids, tf.int32))
 
     def tokenize(self, text):
-        """Ragged string tokens of texts `(B,)`."""
+        """Returns ragged string tokens of texts `(B,)`."""
         return self._tokenizer.tokenize(text)
 
     def detokenize(self, ids):
-        """Texts `(B,)` of ragged ids, as `Vocabulary.detokenize`."""
+        """Returns texts `(B,)` of ragged ids; see `Vocabulary.detokenize`."""
         written = tf.strings.reduce_join(
             tf.gather(self._parts, ids), axis=1, separator=self._separator
         )
         if self._separator:
             return written
-        # Incomplete characters at a cut are replaced.
+        # The transcoding replaces incomplete characters at a cut.
         text = tf.strings.unicode_transcode(written, "UTF-8", "UTF-8")
         return tf.strings.reduce_join(
             split_at_white_space(text), axis=1, separator=" "
@@ -69,7 +69,7 @@ class Words:
 
 
 class TokenizerInGraph(tf.Module):
-    """`Tokenizer.tokenize` of texts `(B,)`."""
+    """Computes `Tokenizer.tokenize` of texts `(B,)`."""
 
     def __init__(self, tokenizer):
         super().__init__()
@@ -86,7 +86,7 @@ class TokenizerInGraph(tf.Module):
         return tokens.with_flat_values(self._normalized(tokens.flat_values))
 
     def _normalized(self, tokens):
-        """`Tokenizer.normalize` of tokens `(N,)`."""
+        """Computes `Tokenizer.normalize` of tokens `(N,)`."""
         if self._rules.lowercase:
             codes = tf.strings.unicode_decode(tokens, "UTF-8")
             lowered = lowered_codes(codes.flat_values)
@@ -100,7 +100,7 @@ class TokenizerInGraph(tf.Module):
 
 
 class SentencePieceInGraph(tf.Module):
-    """`SentencePieceTokenizer.tokenize` of texts `(B,)`."""
+    """Computes `SentencePieceTokenizer.tokenize` of texts `(B,)`."""
 
     def __init__(self, tokenizer):
         super().__init__()
@@ -120,7 +120,7 @@ class SentencePieceInGraph(tf.Module):
 
 
 class LongestMatchInGraph(tf.Module):
-    """`LongestMatchTokenizer.tokenize` of texts `(B,)`."""
+    """Computes `LongestMatchTokenizer.tokenize` of texts `(B,)`."""
 
     def __init__(self, tokenizer):
         super().__init__()
@@ -146,7 +146,8 @@ class LongestMatchInGraph(tf.Module):
         )
 
     def _pieces(self, words):
-        """Ragged pieces of words `(N,)`; each turn cuts one off each word."""
+        """Returns ragged pieces of words `(N,)`; each iteration cuts one piece
+        off every word."""
         lengths = tf.range(self._rules.longest, 0, -1)
 
         def cut(rest, pieces):
@@ -181,25 +182,25 @@ class LongestMatchInGraph(tf.Module):
 
 
 def split_at_white_space(text):
-    """Ragged tokens of texts `(B,)`, as Python's `str.split`."""
-    # TensorFlow alone splits at fewer characters.
+    """Splits texts `(B,)` as `str.split` does; returns ragged tokens."""
+    # TensorFlow's own split knows fewer white-space characters.
     return tf.strings.split(
         tf.strings.regex_replace(text, f"[{WHITE_SPACE}]", " ")
     )
 
 
 def split_at_scripts(text):
-    """Ragged tokens of texts `(B,)`, split where the script changes."""
+    """Splits texts `(B,)` where the script changes; returns ragged tokens."""
     decoded = tf.strings.unicode_decode(text, "UTF-8")
     codes, edges = decoded.flat_values, decoded.row_splits
-    # As `value_rowids` would give, which takes memory for whole rows.
+    # Equals `value_rowids`, which needs memory for whole rows.
     places = tf.range(tf.size(codes, tf.int64))
     rows = tf.searchsorted(edges[1:], places, side="right")
     spaces = tf.constant([ord(character) for character in WHITE_SPACE])
     is_space = tf.reduce_any(codes[:, None] == spaces, axis=1)
     scripts = tf.where(is_space, -2, tf.strings.unicode_script(codes))
-    # A token begins where the row or the script differs from that of the
-    # character before; white space begins none.
+    # A token begins at each character, except white space, whose row or script
+    # differs from the previous character's.
     changes = tf.concat(
         [
             tf.ones_like(codes[:1], tf.bool),
@@ -221,7 +222,7 @@ def split_at_scripts(text):
 
 
 def lowered_codes(codes):
-    """Code points `(N,)` in lower case, by the table of `Tokenizer`."""
+    """Lower-cases code points `(N,)` with the table of `Tokenizer`."""
     table = sorted(lower_case().items())
     upper, lower = (tf.constant(column) for column in zip(*table))
     places = tf.minimum(tf.searchsorted(upper, codes), len(table) - 1)

@@ -1,4 +1,4 @@
-"""Evaluation: numbers that mean one thing."""
+"""Evaluation: perplexity, cloze accuracy, surprisal and related measures."""
 
 from memlm_keras.evaluation.cloze import ClozeAccuracy
 from memlm_keras.evaluation.cloze import cloze_accuracy

@@ -10,16 +10,16 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.evaluation.perplexity import require_method
 
-# Queries are padded to a multiple: few shapes, and little padding.
+# Queries are padded to a multiple of this, which gives few shapes.
 _QUERY_MULTIPLE = 8
-# The magnitude of a normal deviate is smaller with probability 0.95.
+# Quantile of the normal distribution for 95% intervals.
 Z_95 = statistics.NormalDist().inv_cdf(0.975)
 
 
 def wilson_interval(correct, number):
-    """95% interval of the share of `correct` in `number` trials (Wilson,
-    1927)."""
-    # Most programs need no statistics, which take half a second to import.
+    """Returns the 95% interval of the share of `correct` in `number` trials
+    (Wilson, 1927), two floats."""
+    # Importing scipy.stats takes half a second.
     from scipy import stats
 
     found = stats.binomtest(correct, number).proportion_ci(method="wilson")
@@ -31,8 +31,8 @@ class ClozeAccuracy:
     """Accuracy in a cloze test.
 
     Attributes:
-        correct: integer, questions whose answer was chosen.
-        questions: integer, questions that were asked.
+        correct: integer, number of correct answers.
+        questions: integer, number of questions.
         chosen: tuple of strings, the candidate chosen for each question.
         unknown_answers: integer, questions whose answer is not in the
             vocabulary, so that it equals other unknown candidates.
@@ -57,7 +57,7 @@ class ClozeAccuracy:
 
     @property
     def protocol(self):
-        """String that describes the protocol."""
+        """String, how the model chose its answers."""
         chosen = (
             "with which the whole query, <eos> included, is most probable "
             "after its context"
@@ -82,26 +82,25 @@ class ClozeAccuracy:
 
 
 def cloze_accuracy(model, questions, vocabulary=None, batch_size=32, verbose=1):
-    """Accuracy of a language model in a cloze test.
+    """Computes the accuracy of a language model in a cloze test.
 
     The model reads the context of each question and chooses the candidate with
     which the query is most probable, as in Daniluk et al. (2017) and Hill et
-    al. (2016). Ties go to the first candidate: repeated candidates tie, and so
-    do all that are not in the vocabulary.
+    al. (2016). Ties go to the first candidate; repeated candidates tie, and so
+    do candidates that are not in the vocabulary.
 
     Args:
         model: a `memlm_keras.LanguageModel` or `memlm_keras.Ensemble`; or a
-            model with `score` that keeps no state, as those of
-            `memlm_keras.ngrams`, which reads the whole text of each question
-            and candidate.
+            model with `score` but without state, such as an n-gram model,
+            which scores the whole text of each question and candidate.
         questions: iterable of `memlm_keras.data.ClozeQuestion`.
         vocabulary: `None` for the model's own.
-        batch_size: integer, rows that the model reads at once. It affects time
-            and memory, and scores only by rounding.
+        batch_size: integer, rows that the model reads at once; changes scores
+            by rounding only.
         verbose: 0 prints nothing, 1 a progress bar and the result.
 
     Raises:
-        ValueError: for what `cloze_scores` refuses.
+        ValueError: as for `cloze_scores`.
 
     Example:
 
@@ -145,20 +144,18 @@ def cloze_accuracy(model, questions, vocabulary=None, batch_size=32, verbose=1):
 
 
 def cloze_scores(model, questions, vocabulary=None, batch_size=32, verbose=1):
-    """Log-probability of the query with each candidate in place.
+    """Computes the log-probability of the query with each candidate.
 
-    Every sentence ends with the end-of-sentence token, which also comes before
-    the first. Batches and their padding have no effect on the scores. The score
-    of a word by a bidirectional model is its probability given the words before
-    and after it.
+    An end-of-sentence token ends every sentence and comes before the first. A
+    bidirectional model scores each word given the words before and after it.
 
     Args:
         model, questions, vocabulary, batch_size: as for `cloze_accuracy`.
 
     Returns:
-        List of float64 arrays `(candidates,)`, one a question: natural-log
-        probability of the query's words and the end of the sentence, summed in
-        float64. Candidates with the same ids have the same score.
+        List with a float64 array `(candidates,)` for each question: the
+        natural-log probability of the query's words and its end, summed.
+        Candidates with the same ids have the same score.
 
     Raises:
         ValueError: for a model without `score`, no questions, a vocabulary of
@@ -176,7 +173,7 @@ def cloze_scores(model, questions, vocabulary=None, batch_size=32, verbose=1):
     questions = list(questions)
     vocabulary = _require_questions(model, questions, vocabulary, batch_size)
     encoded = [_Encoded(question, vocabulary) for question in questions]
-    # Questions of similar lengths need the same pieces at the same time.
+    # Questions of similar lengths share batches.
     order = sorted(range(len(encoded)), key=lambda at: len(encoded[at].context))
     progress = keras.utils.Progbar(
         len(encoded), verbose=verbose, unit_name="question"
@@ -189,8 +186,7 @@ def cloze_scores(model, questions, vocabulary=None, batch_size=32, verbose=1):
         else:
             for question in batch:
                 for place, ids in enumerate(question.sentences):
-                    # These models keep no state, and assume an end of sentence
-                    # before a text.
+                    # These models assume an end of sentence before a text.
                     text = np.concatenate([question.context, ids])[1:]
                     query = model.score(text)[1 - len(ids) :]
                     question.scores[place] = query.sum()
@@ -202,8 +198,8 @@ class _Encoded:
     """A question as token ids: its context, and the distinct filled queries,
     each between two ends of sentences."""
 
-    # Candidates with the same ids share a sentence, so that they are scored
-    # once, and rounding cannot make them differ.
+    # Candidates with the same ids share a sentence, so that rounding cannot
+    # make their scores differ.
 
     def __init__(self, question, vocabulary):
         end = np.array([vocabulary.end_of_sentence_id], "int32")
@@ -224,9 +220,9 @@ class _Encoded:
 
 
 def _score(model, batch, batch_size, rows):
-    """Fills the scores of a batch of questions by a model with a state."""
+    """Scores a batch of questions with a model that has a state."""
     contexts = [question.context for question in batch]
-    # The last batch has as many rows as the others, to compile one shape.
+    # All batches have the same number of rows, so that one shape is compiled.
     contexts += [np.zeros(0, "int32")] * (rows - len(batch))
     state = model.read(contexts) if model.causal else None
     waiting = [
@@ -248,7 +244,7 @@ def _score_sentences(model, state, owners, sentences, batch_size):
     `i` continues row `owners[i]` of `state`."""
     predicted = np.array([len(ids) - 1 for ids in sentences])
     steps = -(-predicted.max() // _QUERY_MULTIPLE) * _QUERY_MULTIPLE
-    # Padding by ends of sentences, which a bidirectional model does not read.
+    # A bidirectional model does not read ends of sentences as padding.
     tokens = np.full((batch_size, steps + 1), sentences[0][-1], "int32")
     for row, ids in enumerate(sentences):
         tokens[row, : len(ids)] = ids
@@ -279,9 +275,8 @@ def _require_questions(model, questions, vocabulary, batch_size):
     own_end = getattr(model.memory, "end_of_sentence_id", end)
     if own_end != end:
         raise ValueError(
-            f"`vocabulary` must end sentences with the id that ends them for "
-            f"the {name}, {own_end}. Received: a vocabulary with "
-            f"end_of_sentence_id={end}"
+            f"`vocabulary` must end sentences with the id {own_end}, as the "
+            f"{name} does. Received: end_of_sentence_id={end}"
         )
     for index, question in enumerate(questions):
         if question.context:

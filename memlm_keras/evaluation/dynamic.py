@@ -1,4 +1,4 @@
-"""Dynamic evaluation of Krause et al. (2018): weights adapt to the text."""
+"""Dynamic evaluation (Krause et al., 2018): weights adapt to the text."""
 
 import copy
 import dataclasses
@@ -19,49 +19,47 @@ from memlm_keras.models.streaming import concatenate_batches
 from memlm_keras.models.streaming import read_batches
 from memlm_keras.models.surprisal import measures_of_logits
 
-# Steps of a segment in the paper, and the most steps of a sentence here.
+# Steps of a segment in the paper, and most steps of a sentence here.
 _STEPS, _LONGEST = 5, 128
-# Rates of each rule and decays to try on development text.
+# Rates of each rule, and decays, to try on development text.
 RATES = {"rms": (3e-5, 1e-4, 3e-4), "sgd": (0.01, 0.03, 0.1)}
 DECAYS = (0.0, 1e-3, 1e-2)
 
 
 class DynamicEvaluator:
-    """A language model whose weights are updated by the text that it reads.
+    """A language model that learns from the text that it scores.
 
     Krause, Kahembwe, Murray and Renals (2018), "Dynamic Evaluation of Neural
-    Sequence Models", Sections 3 and 4. Each segment of a text is scored first,
-    by the weights after the segments before. Then the gradient g of its mean
-    loss moves the weights w, and a decay pulls them back to the trained weights
-    w_g:
+    Sequence Models", Sections 3 and 4. Each segment of a text is first scored
+    with the current weights w. Then the gradient g of its mean loss updates
+    them, and a decay pulls them back to the trained weights w_g:
 
         w <- w - rate g + decay (w_g - w)                           "sgd"
         w <- w - rate g / (R + epsilon)
                + min(1, decay R / mean(R)) (w_g - w)                "rms"
 
-    with R the roots of the mean squares of gradients on training text, and
-    their mean over all weights; the authors' code has the mean of the means of
-    matrices. Nothing is dropped, and a mixture takes part.
+    R are the roots of the mean squared gradients on training text, and mean(R)
+    is their mean over all weights; the authors' code averages the means of
+    matrices instead. Dropout is off, and a mixture takes part.
 
-    The updated weights are copies: the model and its `step` do not change.
+    The updated weights are copies: the model does not change.
     `memlm_keras.evaluation.perplexity` takes this in place of a model, with
     batches of one row; each text begins with the trained weights.
 
     Args:
-        lm: `memlm_keras.LanguageModel` that is causal.
+        lm: causal `memlm_keras.LanguageModel`.
         rate: float of at least 0.
         decay: float in [0, 1].
-        mean_squares: for the rule `"rms"`, a list of arrays as
-            `mean_squared_gradients` returns it; `None` for the rule `"sgd"`.
-        epsilon: float above 0, of the rule `"rms"`.
+        mean_squares: for the rule `"rms"`, the result of
+            `mean_squared_gradients`; `None` for the rule `"sgd"`.
+        epsilon: float above 0, for the rule `"rms"`.
 
     Attributes:
         weights: list of tensors, the current weights, in the order of
             `lm.trainable_variables`.
 
     Raises:
-        ValueError: for a model that is not a single causal one, other numbers,
-            and mean squares of other shapes than its weights.
+        ValueError: if an argument is not as described.
 
     Example:
 
@@ -102,9 +100,8 @@ class DynamicEvaluator:
             received = [np.shape(each) for each in squares]
             if shapes != received:
                 raise ValueError(
-                    "`mean_squares` must be those of the model's trainable "
-                    f"weights, of the shapes {shapes}. Received: the shapes "
-                    f"{received}"
+                    "`mean_squares` must have the shapes of the model's "
+                    f"trainable weights, {shapes}. Received: {received}"
                 )
             roots = [np.sqrt(each) for each in squares]
             mean = sum(map(np.sum, roots)) / sum(map(np.size, roots))
@@ -119,7 +116,7 @@ class DynamicEvaluator:
 
     @property
     def description(self):
-        """The rule and its rates, for the protocol of a perplexity."""
+        """String with rule and rates, for the protocol of a perplexity."""
         rule = "sgd" if self.mean_squares is None else "rms"
         return (
             f"dynamic evaluation by the rule {rule}, rate={self.rate:g}, "
@@ -127,7 +124,7 @@ class DynamicEvaluator:
         )
 
     def reset(self):
-        """Resets the weights to those of the model."""
+        """Resets the weights to the model's trained weights."""
         self._trained = self.weights = [
             ops.copy(ops.stop_gradient(variable.value))
             for variable in self.lm.trainable_variables
@@ -140,13 +137,13 @@ class DynamicEvaluator:
             token_ids: int32 tensor `(1, time)`.
             targets: int32 tensor `(1, time)`, the next tokens.
             state: dict of tensors, such as `lm.initial_state(1)`.
-            sample_weight: float tensor `(1, time)`, zero where a token does
+            sample_weight: float tensor `(1, time)`, zero for tokens that do
                 not count; `None` for ones.
 
         Returns:
             `(log_probability, state)`: the natural-log probability of each
-            target, float32 `(1, time)`, by the weights before; and the state
-            after the segment.
+            target, float32 `(1, time)`, before learning; and the state after
+            the segment.
         """
         if sample_weight is None:
             sample_weight = np.ones(np.shape(targets), "float32")
@@ -175,7 +172,7 @@ class DynamicEvaluator:
     def measure_words(
         self, tokens, starts, end_of_sentence_id=0, segment_length=None
     ):
-        """Measures words as `LanguageModel` does, without learning the last."""
+        """Measures words as `LanguageModel` does; does not learn the last."""
         if segment_length is None:
             longest = int(np.diff(starts, append=len(tokens)).max())
             segment_length = min(longest, _LONGEST)
@@ -206,25 +203,24 @@ class DynamicEvaluator:
         return np.concatenate(measured)
 
     def score_batches(self, batches, verbose=0, segments=None):
-        """Natural-log probabilities of a text, as `LanguageModel` has them.
+        """Computes the natural-log probabilities of a text.
 
         Args:
-            batches: `memlm_keras.data.Batches` of one row. Each segment is an
-                update; the paper's have 5 steps.
-            segments: integer, limit of segments to read; `None` for all.
+            batches: `memlm_keras.data.Batches` of one row, because others have
+                later text, from which the weights must not learn. Each segment
+                is an update; the paper's segments have 5 steps.
+            segments: integer, most segments to read; `None` for all.
 
         Returns:
             `(scores, sample_weight)`, float32 arrays `(segments, time)`.
 
         Raises:
-            ValueError: for batches of more rows, whose weights would learn
-                from text that comes later.
+            ValueError: for batches of more rows.
         """
         if batches.batch_size != 1:
             raise ValueError(
-                "`batches` must have one row, as others hold text that comes "
-                "later, which the weights would learn from. Received: "
-                f"batch_size={batches.batch_size}"
+                "`batches` must have one row, as other rows have later text. "
+                f"Received: batch_size={batches.batch_size}"
             )
         self.reset()
         return concatenate_batches(
@@ -240,17 +236,17 @@ class DynamicEvaluator:
 
 
 def mean_squared_gradients(lm, batches, verbose=0, segments=None):
-    """Mean squares of the gradients of batches, for `DynamicEvaluator`.
+    """Computes mean squared gradients, for `DynamicEvaluator`.
 
-    Krause et al. (2018), Section 4: of the mean loss of each batch, in one pass
-    over the training text with the weights as they are.
+    Krause et al. (2018), Section 4: gradients of the mean loss of each batch,
+    in one pass over the training text without updates.
 
     Args:
-        lm: `memlm_keras.LanguageModel` that is causal.
+        lm: causal `memlm_keras.LanguageModel`.
         batches: `memlm_keras.data.Batches` of the training text; the authors
-            have 100 rows, and the steps of the segments to be scored.
+            have 100 rows, and segments as long as those to be scored.
         verbose: 1 shows a progress bar.
-        segments: integer, limit of batches to read; `None` for all.
+        segments: integer, most batches to read; `None` for all.
 
     Returns:
         List of float32 arrays, of the shapes of `lm.trainable_variables`.
@@ -284,12 +280,12 @@ def mean_squared_gradients(lm, batches, verbose=0, segments=None):
 
 @dataclasses.dataclass(frozen=True)
 class DynamicChoice:
-    """The perplexities of a text by dynamic evaluation, by rate and decay.
+    """Perplexities of a text with dynamic evaluation, by rate and decay.
 
     Attributes:
         rates, decays: tuples of floats, the grid.
         perplexities: float64 array `(rates, decays)`.
-        evaluator: `DynamicEvaluator` of the lowest perplexity.
+        evaluator: `DynamicEvaluator` with the lowest perplexity.
     """
 
     rates: tuple
@@ -312,15 +308,14 @@ def choose_dynamic(
     Args:
         lm, mean_squares: as for `DynamicEvaluator`.
         batches: `memlm_keras.data.Batches` of one row.
-        rates, decays: sequences of floats to try; `None` for the rates of
+        rates, decays: sequences of floats to try; `rates=None` takes those of
             `RATES`.
-        segments: integer, limit of segments to read; `None` for all.
-        verbose: 0 prints nothing, 1 each pass with its progress bar and its
-            result.
+        segments: integer, most segments to read; `None` for all.
+        verbose: 0 prints nothing, 1 a progress bar and the result of each pass.
 
     Raises:
-        ValueError: for no rates or decays, if the perplexities of all are
-            infinite or NaN, and what `DynamicEvaluator` refuses.
+        ValueError: if there are no rates or decays, or no finite perplexity,
+            and as for `DynamicEvaluator`.
 
     Example:
 
@@ -363,7 +358,7 @@ def choose_dynamic(
 
 
 def _require_model(lm):
-    """Raises `ValueError` unless a model is one causal language model."""
+    """Raises `ValueError` unless `lm` is a single causal language model."""
     if not isinstance(lm, LanguageModel):
         raise ValueError(
             "`lm` must be a single `memlm_keras.LanguageModel`. Received: "
@@ -373,7 +368,7 @@ def _require_model(lm):
 
 
 def _gradients_of(lm, measured=False):
-    """Returns a function from weights and a segment to scores (measures of
+    """Returns a function from weights and a segment to scores (or measures of
     words if `measured`), state and gradients."""
 
     def loss(weights, token_ids, targets, sample_weight, state):
@@ -395,7 +390,7 @@ def _gradients_of(lm, measured=False):
 
 
 def _updated(weights, trained, gradients, steps, pulls):
-    """The weights after a segment."""
+    """Returns the weights after a segment."""
     return [
         weight - step * gradient + pull * (origin - weight)
         for weight, origin, gradient, step, pull in zip(

@@ -1,4 +1,4 @@
-"""Perplexity of Monte Carlo averages, over dropout or smoothed matrices."""
+"""Perplexity of averages over dropout masks or smoothed matrices."""
 
 import math
 
@@ -16,23 +16,23 @@ from memlm_keras.models import variants
 def monte_carlo_perplexity(
     model, batches, samples=100, seed=0, verbose=1, also=()
 ):
-    """Perplexity of the mean prediction of networks with fixed dropout.
+    """Computes the perplexity of the mean of networks with fixed dropout.
 
-    Gal and Ghahramani (2016) average the probabilities of a trained model with
-    random dropout masks, one set for the whole text. This is the perplexity of
-    an `Ensemble` of `model.with_fixed_dropout(seed)` and the next seeds, but
-    only one of them is in memory at a time.
+    Gal and Ghahramani (2016) average the probabilities of a trained model over
+    random dropout masks, each fixed for the whole text. This equals an
+    `Ensemble` of `model.with_fixed_dropout(seed)` and the next seeds, but keeps
+    only one network in memory.
 
     Args:
         model: `memlm_keras.LanguageModel`.
         batches, verbose, also: as for `perplexity`.
         samples: integer, number of networks with fixed dropout.
-        seed: integer, that of the first.
+        seed: integer, seed of the first network.
 
     Raises:
         ValueError: if `samples` is not a positive integer, for a model without
-            dropout, and for what `LanguageModel.with_fixed_dropout` and
-            `perplexity` refuse.
+            dropout, and as for `LanguageModel.with_fixed_dropout` and
+            `perplexity`.
 
     Example:
 
@@ -48,9 +48,8 @@ def monte_carlo_perplexity(
     require_method("with_fixed_dropout", model)
     if not variants.drops(model):
         raise ValueError(
-            "`model` must have dropout, as all its networks with fixed dropout "
-            "are equal otherwise. Received: a model whose rates of dropout are "
-            "zero"
+            "`model` must have dropout. Received: a model whose rates of "
+            "dropout are zero"
         )
     average = _Average(model, samples, seed, verbose)
     result = perplexity(average, batches, verbose=0, also=also)
@@ -60,7 +59,7 @@ def monte_carlo_perplexity(
 
 
 class _Average:
-    """Mean of networks with fixed dropout, a model for `perplexity`."""
+    """Mean of networks with fixed dropout, as a model for `perplexity`."""
 
     def __init__(self, model, samples, seed, verbose):
         self.model = model
@@ -84,40 +83,38 @@ class _Average:
 
 
 def sampled_perplexity(model, batches, samples=20, seed=0, verbose=1):
-    """Perplexity of a smoothed or noised model that predicts by samples.
+    """Computes the perplexity of a smoothed or noised model from samples.
 
-    The text is read once for each sample, with the rows of embedding and output
-    projection drawn as in training, without dropout. A token's probability is
-    the mean over the samples,
+    Each sample reads the text with rows of embedding and output projection
+    drawn as in training, without dropout. A token's probability is the mean
+    over the samples (Kong et al., 2019, Section 3),
 
         p(y) = 1/K sum_k p(y | E_k)
 
-    (Kong et al., 2019, Section 3). The result also has the perplexity by the
-    mean of the samples' log-probabilities, as in the paper's Section 5.4, where
-    it is far higher than by the mean of the matrices, which `perplexity` uses.
-    With the scheme `kneser_ney` a sample draws the output vector of the target
-    separately from all others, as in training, so the probabilities of all
-    words do not sum to one: where the others have their means, the probability
-    of the target is too high.
+    The result also has the perplexity of the mean log-probability (the paper's
+    Section 5.4), which is far higher than that of the mean matrices, which
+    `perplexity` uses. With the scheme `kneser_ney`, a sample draws the target's
+    output vector separately, as in training, so probabilities do not sum to
+    one: if the other words have their means, the target's is too high.
 
-    If the batches are noised, each sample has new noise, and the matrices are
-    those of `perplexity`. With `kneser_ney`, the target of a replaced word is
-    replaced too, as in training: its score is that of another word.
+    For noised batches, each sample has new noise and the mean matrices. With
+    `kneser_ney`, the target of a replaced word is replaced too, as in training,
+    so its score belongs to another word.
 
     Args:
-        model: a `memlm_keras.LanguageModel`, with a `smoothing` if the batches
-            have no noise.
+        model: a `memlm_keras.LanguageModel`, with a `smoothing` unless the
+            batches are noised.
         batches: as for `perplexity`, or `memlm_keras.smoothing.NoisedBatches`
-            of them, with the statistics of the training text.
+            with the statistics of the training text.
         verbose: 0 prints nothing, 1 the result.
 
     Returns:
-        `Perplexity`, with that of the mean log-probability as
-        `others["mean_log_probability"]`.
+        `Perplexity`; `others["mean_log_probability"]` is the perplexity of the
+        mean log-probability.
 
     Raises:
         ValueError: for a model that is not smoothed, a number of samples that
-            is not positive, and for batches that `perplexity` refuses.
+            is not positive, and as for `perplexity`.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""Search for theta and weight of the neural cache of Grave et al. (2017)."""
+"""Search for theta and weight of a neural cache (Grave et al., 2017)."""
 
 import dataclasses
 import functools
@@ -21,14 +21,14 @@ from memlm_keras.models.streaming import read_batches
 
 @dataclasses.dataclass(frozen=True)
 class CacheChoice:
-    """The perplexities of a text with a neural cache, by theta and weight.
+    """Perplexities of a text with a neural cache, by theta and weight.
 
     Attributes:
         size: integer, outputs in the cache.
         thetas, weights: tuples of floats, the grid.
         perplexities: float64 array `(thetas, weights)`.
         without: float, perplexity without a cache.
-        predicted_tokens: integer, tokens that were predicted.
+        predicted_tokens: integer, number of predicted tokens.
     """
 
     size: int
@@ -40,7 +40,7 @@ class CacheChoice:
 
     @property
     def cache(self):
-        """The `NeuralCache` of the lowest perplexity."""
+        """The `NeuralCache` with the lowest perplexity."""
         row, column = lowest(self.perplexities)
         return NeuralCache(self.size, self.thetas[row], self.weights[column])
 
@@ -77,9 +77,8 @@ def choose_cache(
         size: integer, outputs in the cache.
         thetas, weights: sequences of floats to try, as for `NeuralCache`.
         verbose: 0 prints nothing, 1 a progress bar and the result.
-        scores: what `model.score_batches(batches)` returns, if it is known.
-            The output layer then is not computed again, which takes most of
-            the time for a large vocabulary.
+        scores: result of `model.score_batches(batches)`, if known, so that the
+            output layer, slow for a large vocabulary, is not computed again.
 
     Raises:
         ValueError: for a model with a mixture, empty or invalid thetas or

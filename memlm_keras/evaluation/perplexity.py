@@ -1,4 +1,4 @@
-"""Perplexity, of whole texts and by sentence."""
+"""Perplexity of texts, and losses of sentences."""
 
 import copy
 import dataclasses
@@ -16,23 +16,23 @@ OTHER_PROTOCOLS = ("salton2017",)
 
 @dataclasses.dataclass(frozen=True)
 class Perplexity:
-    """A summed loss and what it was summed over.
+    """A summed loss with the number of tokens.
 
     Attributes:
-        loss: float, negative natural-log likelihood of the predicted tokens,
-            summed.
-        predicted_tokens: integer, tokens that were predicted.
-        total_tokens: integer, tokens of the text, ends of sentences included.
+        loss: float, summed negative natural-log probability of the predicted
+            tokens.
+        predicted_tokens: integer, number of predicted tokens.
+        total_tokens: integer, tokens of the text, including ends of sentences.
         protocol: string, how the text was read.
-        divided_by: integer, tokens that the loss is divided by; `None` for
-            `predicted_tokens`, another number in another paper's protocol.
-        others: dict of `Perplexity` of the same predictions by other
-            protocols, by their names.
-        causal: whether the model predicted words from earlier words only. The
-            number of a bidirectional model is a pseudo-perplexity: it compares
-            epochs of such a model, and is far below that of a language model.
-        words: integer, words of the text, ends of sentences counted, where
-            tokens are pieces of words; `None` where tokens are words.
+        divided_by: integer, divisor of the loss in a paper's own protocol;
+            `None` for `predicted_tokens`.
+        others: dict from other protocols to the `Perplexity` of the same
+            predictions.
+        causal: whether the model predicted words from earlier words only.
+            Otherwise this is a pseudo-perplexity, far lower than that of a
+            language model, and only useful to compare such models.
+        words: integer, words and ends of sentences of the text if tokens are
+            pieces of words; `None` if tokens are words.
     """
 
     loss: float
@@ -46,16 +46,16 @@ class Perplexity:
 
     @classmethod
     def from_scores(cls, model, batches, scores, weights, note="", **fields):
-        """Perplexity of the natural-log probabilities of a model.
+        """Computes the perplexity from the result of `model.score_batches`.
 
         Args:
             model: as for `perplexity`.
-            scores, weights: as `model.score_batches` returns them.
+            scores, weights: result of `model.score_batches`.
             note: string, added to the protocol.
             **fields: further attributes, such as `words`.
 
         Raises:
-            ValueError: if a token of the batches was not predicted once.
+            ValueError: if the number of predicted tokens is not the text's.
         """
         predicted = int(weights.sum())
         if predicted != batches.num_tokens:
@@ -117,8 +117,8 @@ def _exp(nats):
 
 
 def lowest(perplexities):
-    """Index of the lowest perplexity of an array; raises `ValueError` if all
-    are infinite or NaN."""
+    """Returns the index of the lowest perplexity; `ValueError` if none is
+    finite."""
     finite = np.where(np.isfinite(perplexities), perplexities, np.inf)
     if np.isinf(finite).all():
         raise ValueError(
@@ -129,15 +129,15 @@ def lowest(perplexities):
 
 
 def perplexity(model, batches, verbose=1, also=(), words=None, scores=None):
-    """Perplexity of a text, with the state carried through it.
+    """Computes the perplexity of a text, with the state carried through it.
 
-    Every token is predicted once, ends of sentences included, and summed in
-    float64: the protocol `standard`. `also` adds the protocols of papers, for
-    the same predictions:
+    Every token, including ends of sentences, is predicted once, and losses are
+    summed in float64: the protocol `standard`. `also` adds protocols of papers
+    for the same predictions:
 
-    * `salton2017`: as in the code of Salton et al. (2017). The first word of a
+    * `salton2017`, as in the code of Salton et al. (2017): the first word of a
       sentence is not predicted, but the loss of the others is divided by the
-      number of all tokens: on the test text of Penn Treebank a perplexity of
+      number of all tokens. On the test text of Penn Treebank a perplexity of
       85.9 per predicted token becomes 70.1. Their code reads no end of
       sentence before the first word; models here do.
 
@@ -145,27 +145,26 @@ def perplexity(model, batches, verbose=1, also=(), words=None, scores=None):
         model: a `memlm_keras.LanguageModel` or `memlm_keras.Ensemble`, a model
             of `memlm_keras.ngrams`, or any with `score_batches` and `causal`.
         batches: `memlm_keras.data.Batches` of the whole text. One row reads
-            the text as a single stream, as published figures mostly do; more
+            the text as a single stream, as for most published figures; more
             rows are faster, and each begins in the initial state. Or
             `memlm_keras.data.SentenceBatches`, which a bidirectional model
             needs.
-        verbose: 0 prints nothing, 1 the protocol and the result, with a
-            progress bar.
+        verbose: 0 prints nothing, 1 a progress bar and the result.
         also: tuple of strings, other protocols to report.
-        words: integer, words of the text, ends of sentences counted, where
-            tokens are pieces of words: the result then has the perplexity per
-            word as well. `None` counts them by the model's vocabulary, if any.
-        scores: what `model.score_batches(batches)` returns, if it is known.
+        words: integer, words and ends of sentences of the text, for perplexity
+            per word if tokens are pieces of words; `None` counts them with the
+            model's vocabulary, if any.
+        scores: result of `model.score_batches(batches)`, if known.
 
     Returns:
         `Perplexity`, with the other protocols in `others`.
 
     Raises:
-        ValueError: for a model without `score_batches`; if the batches hold
-            ids outside the vocabulary, do not begin at their first batch, miss
-            a token, or may cut sentences where the model is bidirectional; for
-            an unknown protocol or number of words; and for `salton2017` if the
-            state is not reset at each sentence, or the model is bidirectional.
+        ValueError: for a model without `score_batches`; for batches with ids
+            outside the vocabulary, that do not begin at their first batch, miss
+            a token, or may cut sentences of a bidirectional model; for an
+            unknown protocol or number of words; and for `salton2017`, if the
+            state is not reset at each sentence or the model is bidirectional.
 
     Example:
 
@@ -196,10 +195,10 @@ def perplexity(model, batches, verbose=1, also=(), words=None, scores=None):
 
 
 def sentence_losses(model, batches, verbose=0):
-    """Losses of the sentences of a text, in the order of the text.
+    """Computes the losses of the sentences of a text, in the text's order.
 
-    Two models can then be compared sentence by sentence, even if their batches
-    divide the text differently.
+    They compare two models sentence by sentence, even if their batches divide
+    the text differently.
 
     Args:
         model: as for `perplexity`.
@@ -207,8 +206,8 @@ def sentence_losses(model, batches, verbose=0):
             text.
 
     Returns:
-        `(losses, tokens)`: float64 and int64 arrays of a number a sentence, the
-        sum of its negative natural-log probabilities and how many there are.
+        `(losses, tokens)`, float64 and int64 arrays `(sentences,)`: summed
+        negative natural-log probabilities, and numbers of tokens.
 
     Raises:
         ValueError: for a model without `score_batches`, and batches that do not
@@ -227,12 +226,12 @@ def sentence_losses(model, batches, verbose=0):
 
 
 def token_losses(model, batches, verbose=0):
-    """Losses of the tokens of a text, in the order of the text: float64
-    `(tokens,)`. Arguments and errors are those of `sentence_losses`."""
+    """Computes the losses of the tokens of a text, in the text's order, float64
+    `(tokens,)`; see `sentence_losses`."""
     require_method("score_batches", model)
     require_beginning(batches)
     scores, weights = model.score_batches(batches, verbose=verbose)
-    # Batches of the same text whose tokens are their own positions.
+    # The same batches of positions give the position of each target.
     numbered = copy.copy(batches)
     numbered.tokens = np.arange(batches.num_tokens)
     (places,) = concatenate_batches((targets,) for _, targets, _ in numbered)
@@ -249,17 +248,17 @@ def token_losses(model, batches, verbose=0):
 
 
 def require_method(name, model):
-    """Raises `ValueError` for a model without a method."""
+    """Raises `ValueError` if a model lacks a method."""
     if not hasattr(model, name):
         raise ValueError(
             f"`model` must have the method `{name}`, as a "
             "`memlm_keras.LanguageModel` has. Received: "
-            f"{type(model).__name__}, which has none"
+            f"{type(model).__name__}"
         )
 
 
 def require_beginning(batches):
-    """Raises `ValueError` for batches that begin within an epoch."""
+    """Raises `ValueError` if batches begin within an epoch."""
     if batches.start_batch:
         raise ValueError(
             "`batches` must begin at their first batch. Received: batches that "
@@ -289,7 +288,7 @@ def protocol_of(model, batches):
 
 
 def _count_words(words, model, batches):
-    """Returns the words of the text, or `None` if each token is a word."""
+    """Returns the number of words of the text; `None` if tokens are words."""
     if words is not None:
         require_positive_integer("words", words)
         return words
@@ -320,7 +319,7 @@ def _require_protocols(also, model, batches):
 
 def _salton2017(batches, scores, weights):
     """Returns the perplexity by the protocol `salton2017`."""
-    # Only the first words of sentences follow an end.
+    # The input of a sentence's first word is an end of sentence.
     token_ids = ((inputs["token_ids"],) for inputs, _, _ in batches)
     (token_ids,) = concatenate_batches(token_ids)
     weights = np.where(token_ids == batches.end_of_sentence_id, 0.0, weights)

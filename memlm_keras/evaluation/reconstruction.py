@@ -10,10 +10,10 @@ class Reconstruction(NamedTuple):
     """Accuracy of the sequences that an autoencoder reconstructed.
 
     Attributes:
-        token_accuracy: float, share of the tokens, ends counted, that are
-            correct at their positions.
-        sequence_accuracy: float, share of the sequences without an error.
-        protocol: string, how it was measured.
+        token_accuracy: float, share of tokens, including ends, that are correct
+            at their positions.
+        sequence_accuracy: float, share of sequences without an error.
+        protocol: string, how the accuracy was measured.
     """
 
     token_accuracy: float
@@ -50,12 +50,12 @@ def reconstruction(model, batches, sampler="greedy", verbose=1):
         inputs, targets, sample_weight = batches[index]
         held = sample_weight[:, 0] > 0
         time = targets.shape[1]
-        # Also of empty rows, so that one shape is compiled.
+        # Empty rows take part, so that only one shape is compiled.
         sources = [
             row[:length]
             for row, length in zip(inputs["source"], inputs["source_length"])
         ]
-        # Nothing is written after the end of a row.
+        # -1 differs from every token.
         written = np.full((len(targets), time + 1), -1, targets.dtype)
         generated = model.generate(sources, sampler, max_length=time)
         for row, sequence in enumerate(generated):

@@ -1,14 +1,14 @@
-"""Bits of a text by word and by character, for models of any vocabulary."""
+"""Bits per word and per character, comparable between vocabularies."""
 
 import collections
 import dataclasses
 import math
 
-# Characters of a spelling that the next one is predicted from.
+# Number of characters from which the next character is predicted.
 _CONTEXT = 2
-# The code points of Unicode, and the end of a word.
+# The code points of Unicode and the end of a word.
 _SYMBOLS = 0x110000 + 1
-# Neither is in a word.
+# Characters that no word has.
 _BEGIN, _END = "\0", "\n"
 
 
@@ -17,12 +17,12 @@ class TextBits:
     """The bits that a model needs for a text.
 
     Attributes:
-        bits: float, bits of the whole text: of all tokens, ends of lines and
-            spellings of unknown words.
+        bits: float, bits for all tokens, ends of lines and spellings of
+            unknown words.
         spelling: float, the part of `bits` that spells unknown words.
-        words: integer, words between white space.
-        characters: integer, characters; white space between two words counts
-            as one, and so does the end of a line.
+        words: integer, words separated by white space.
+        characters: integer, characters; white space between two words and the
+            end of a line count as one each.
     """
 
     bits: float
@@ -42,14 +42,13 @@ class TextBits:
 
 
 def text_bits(result, split, vocabulary):
-    """Bits of a text by word and by character.
+    """Computes the bits per word and per character of a text.
 
-    A perplexity is per token, so that it cannot be compared between models that
-    divide a text differently, and an unknown word is as cheap as `<unk>` is.
-    Here all models divide by the same numbers, which are counted in the text
-    itself: its words between white space, and its characters. Ends of lines
-    are in the sum. An unknown word `w` costs its spelling as well, as in
-    "Spell Once, Summon Anywhere" (Mielke and Eisner, 2019):
+    Perplexities per token cannot be compared between models that divide a text
+    into different tokens, or that replace different words by `<unk>`. Here all
+    models divide by the same numbers of words and characters of the text, and
+    an unknown word `w` also costs its spelling, as in "Spell Once, Summon
+    Anywhere" (Mielke and Eisner, 2019):
 
         -log2 p(<unk> | context) - sum_i log2 p_2(c_i | c_{i-2} c_{i-1})
 
@@ -63,21 +62,20 @@ def text_bits(result, split, vocabulary):
     and `h'` is `h` without its first character. Below `p_0`, which has no
     context, all code points of Unicode and the end are equally likely.
 
-    The text is what the model's tokenizer keeps of it: a model that reads lower
-    case, or that does not see whether there is a space before a full stop, has
-    less to predict. A word that is written `<unk>` in the text is not spelled.
+    The tokenizer still matters: a model that lower-cases, or drops the spaces
+    before punctuation, has less to predict. A word that is written `<unk>` in
+    the text is not spelled.
 
     Args:
         result: `Perplexity` of the whole split, or its summed loss in nats.
-        split: `memlm_keras.data.Split` that a loader of texts made.
-        vocabulary: `Vocabulary` that it was encoded with.
+        split: `memlm_keras.data.Split` of a corpus that was loaded from text.
+        vocabulary: `Vocabulary` of the corpus.
 
     Returns:
         `TextBits`.
 
     Raises:
-        ValueError: if the split does not know its text, as one that was made
-            from token ids.
+        ValueError: if the split was made from token ids, without a text.
 
     Example:
 
@@ -94,7 +92,7 @@ def text_bits(result, split, vocabulary):
     if counts is None:
         raise ValueError(
             "`split` must be of a corpus that was loaded from a text, such as "
-            "by `memlm_keras.data.load_text`. Received: one of token ids alone"
+            "by `memlm_keras.data.load_text`. Received: token ids alone"
         )
     spelling = 0.0
     if counts.unknown:
@@ -108,7 +106,7 @@ def text_bits(result, split, vocabulary):
 
 
 def _spelling_bits(words):
-    """A function from a word to the bits of its spelling."""
+    """Returns a function from a word to the bits of its spelling."""
     following = collections.defaultdict(collections.Counter)
     for word in words:
         for context, character in _characters(word):
@@ -132,7 +130,7 @@ def _spelling_bits(words):
 
 
 def _characters(word):
-    """Yields each character of a word, and its end, with those before it."""
+    """Yields the context and each character of a word, including its end."""
     text = _BEGIN * _CONTEXT + word + _END
     for end in range(_CONTEXT, len(text)):
         yield text[end - _CONTEXT : end], text[end]

@@ -32,11 +32,11 @@ _NGRAMS_AT_ONCE = 2**16
 
 
 def read_arpa(path, vocabulary, verbose=1):
-    """Reads an ARPA file of any program, plain or packed by gzip.
+    """Reads an ARPA file of any program, plain or compressed by gzip.
 
-    A file with the word `<s>` or `</s>` has sentence boundaries; its `</s>` is
-    the vocabulary's end of sentence, and `<unk>` or `<UNK>` the unknown token.
-    Either is impossible if the file lacks it. N-grams with `<s>` after another
+    A file with the word `<s>` or `</s>` has sentence boundaries. `</s>` is the
+    vocabulary's end of sentence, and `<unk>` or `<UNK>` its unknown token; each
+    has probability 0 if the file lacks it. N-grams with `<s>` after another
     word, or `</s>` before one, are left out, as no line has them.
 
     Args:
@@ -45,8 +45,8 @@ def read_arpa(path, vocabulary, verbose=1):
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if the file is not an ARPA file, is damaged, has other words
-            than the vocabulary, or has an n-gram without its first words.
+        ValueError: if the file is not a whole ARPA file, its words are not
+            those of the vocabulary, or an n-gram lacks its prefix.
 
     Example:
 
@@ -59,7 +59,7 @@ def read_arpa(path, vocabulary, verbose=1):
     with _reading(path, verbose) as reader:
         values = np.tile([-np.inf, 0.0], (len(vocabulary), 1))
         for probability, (word,), backoff in reader.entries():
-            # `<s>` is only a context, and `</s>` is none.
+            # `<s>` is only a context, and `</s>` is never a context.
             id = ids[word]
             if not (boundaries and word == BEGIN.encode()):
                 values[id, 0] = probability
@@ -78,17 +78,14 @@ def read_arpa(path, vocabulary, verbose=1):
 
 
 def arpa_vocabulary(path):
-    """Reads the words of an ARPA file as a vocabulary.
+    """Reads the words of an ARPA file as a `memlm_keras.data.Vocabulary`.
 
-    The words keep their order. The end of a sentence is written `</s>` if it
-    is in the file.
-
-    Returns:
-        `memlm_keras.data.Vocabulary`.
+    The words keep their order. The end of a sentence is `</s>` if the file has
+    that word.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if the file is not an ARPA file or is damaged.
+        ValueError: if the file is not a whole ARPA file.
 
     Example:
 
@@ -109,14 +106,14 @@ def arpa_vocabulary(path):
 
 @contextlib.contextmanager
 def _reading(path, verbose=0):
-    """Yields an `_ArpaReader`; an error names the file."""
+    """Context with an `_ArpaReader`; errors name the file."""
     remedy = "Put an intact copy in its place."
     with reading(path, "ARPA file", remedy), open_lines(path) as (file, _):
         yield _ArpaReader(file, verbose)
 
 
 class _ArpaReader:
-    """Reads an ARPA file, line by line: its counts, then each order."""
+    """Reads an ARPA file line by line: its counts, then each order."""
 
     def __init__(self, file, verbose):
         self.number = self.order = self.left_out = 0
@@ -128,7 +125,7 @@ class _ArpaReader:
 
     def _not_blank(self, file):
         for self.number, line in enumerate(file, start=1):
-            # Any other white space may be part of a word.
+            # Other white space may be part of a word.
             line = line.strip(b" \t\r\n")
             if line:
                 yield line
@@ -164,7 +161,7 @@ class _ArpaReader:
         count, self.order = self.counts[self.order], self.order + 1
         section = f"\\{self.order}-grams:"
         if not count:
-            # Some programs write no section for an empty order.
+            # Some programs omit the section of an empty order.
             line = next(self.lines, b"")
             if line != section.encode():
                 self.lines = itertools.chain([line], self.lines)
@@ -179,7 +176,7 @@ class _ArpaReader:
                 )
                 if len(fields) <= self.order or len(backoff) > 1:
                     raise ValueError
-                # Rounding makes some a little greater than zero.
+                # Rounded log-probabilities may be slightly above zero.
                 if not (probability < 1e-3 and backoff < [math.inf]):
                     raise ValueError
             except ValueError as error:
@@ -202,7 +199,7 @@ class _ArpaReader:
 
 
 def _words(path):
-    """Words of a file, the keys of a dict."""
+    """Returns the words of a file as keys of a dict."""
     words = {}
     with _reading(path) as reader:
         for _, (word,), _ in reader.entries():
@@ -217,8 +214,8 @@ def _words(path):
 
 
 def _ids(words, vocabulary, path):
-    """Dict from words of a file, bytes, to ids, and whether it has sentence
-    boundaries; the words must be those of the vocabulary."""
+    """Returns a dict from words of a file, bytes, to ids, and whether the file
+    has sentence boundaries; `ValueError` if the vocabulary has other words."""
     boundaries = not words.keys().isdisjoint(_MARKS)
     special = {vocabulary.unknown_id}
     ids = {token: id for id, token in enumerate(vocabulary.tokens)}
@@ -243,13 +240,13 @@ def _ids(words, vocabulary, path):
         raise ValueError(
             f"`vocabulary` must have no words that are not in {path}. "
             f"Received: one with {len(missing)} more, such as "
-            f"{missing[:5]}. `arpa_vocabulary` reads that of the file"
+            f"{missing[:5]}. Use `arpa_vocabulary(path)`"
         )
     return {name.encode(): id for name, id in ids.items()}, boundaries
 
 
 def _ngrams(reader, ids, boundaries, tables):
-    """Table of the next order, from 2 on."""
+    """Reads the table of the next order of at least 2."""
     order, size = len(tables) + 1, len(tables[0].keys)
     words = array.array("i")
     values = array.array("d")
@@ -285,7 +282,7 @@ def _ngrams(reader, ids, boundaries, tables):
 
 
 def _table(keys, log_probabilities, log_backoffs):
-    """Makes a table of base-10 logarithms."""
+    """Makes a table from base-10 logarithms."""
     log_probabilities = np.where(
         log_probabilities <= LOG_ZERO, -np.inf, log_probabilities
     )
@@ -299,19 +296,18 @@ def _shown(line):
 def write_arpa(model, path, vocabulary, verbose=1):
     """Writes a back-off model as an ARPA file, whole or not at all.
 
-    The scores of any reader equal `model.score` to nine digits. With sentence
-    boundaries the end of a sentence is written `<s>`
-    where it begins an n-gram and `</s>` where it ends one; without, it is a
-    word like others, and a reader must be set to use no begin and end of
-    sentences. The unknown token is written `<unk>`.
+    Numbers have nine digits, and the unknown token is `<unk>`. With sentence
+    boundaries the end of a sentence becomes `<s>` at the beginning of an n-gram
+    and `</s>` at its end. Without, it is a word like others, and readers must
+    not add boundaries themselves.
 
     Args:
         model: `memlm_keras.ngrams.BackoffModel`.
         vocabulary: `memlm_keras.data.Vocabulary` of the model's size.
 
     Raises:
-        ValueError: if the vocabulary is not the model's, or has a token that
-            cannot be written, or the model is not trained.
+        ValueError: if the vocabulary has another size or a token that cannot
+            be written, or the model is not trained.
         OSError: if the folder cannot be written.
 
     Example:
@@ -339,7 +335,7 @@ def write_arpa(model, path, vocabulary, verbose=1):
             file.write(f"\n\\{order}-grams:\n")
             if order == 1 and beginning:
                 backoff = model.tables[0].log_backoffs[END_OF_SENTENCE] / LN_10
-                # The highest order has none.
+                # N-grams of the highest order are never contexts.
                 weight = f"\t{backoff:.9g}" if model.order > 1 else ""
                 file.write(f"{LOG_ZERO:.9g}\t{BEGIN}{weight}\n")
             _write_ngrams(file, model, order, names, progress)
@@ -347,7 +343,7 @@ def write_arpa(model, path, vocabulary, verbose=1):
 
 
 def _names(vocabulary, sentence_boundaries):
-    """Returns how each id is written, `<s>` excepted."""
+    """Returns the name of each id in the file, except for `<s>`."""
     names = list(vocabulary.tokens)
     reserved = {BEGIN, END, UNKNOWN}
     names[vocabulary.unknown_id] = UNKNOWN
@@ -360,10 +356,9 @@ def _names(vocabulary, sentence_boundaries):
         blank = any(space in name for space in " \t\n\r")
         if blank or (name in reserved and not special):
             raise ValueError(
-                f"`vocabulary` has a token that an ARPA file cannot hold. "
+                "`vocabulary` has a token that an ARPA file cannot hold. "
                 f"Received: {name!r}. Tokens must have no white space, and "
-                f"not be one of {sorted(reserved)} unless they are the "
-                "unknown token or the end of a sentence."
+                f"only special tokens may be one of {sorted(reserved)}."
             )
     return names
 
@@ -378,7 +373,7 @@ def _write_ngrams(file, model, order, names, progress):
         if order > 1:
             first_names = first_names.copy()
             first_names[END_OF_SENTENCE] = BEGIN
-        # `</s>` has no weight: only `<s>` is a context.
+        # `</s>` has no back-off weight: only `<s>` is a context.
         backoffs = np.where(words[:, -1] == END_OF_SENTENCE, 0.0, backoffs)
     for begin in range(0, len(words), _NGRAMS_AT_ONCE):
         part = slice(begin, begin + _NGRAMS_AT_ONCE)

@@ -13,8 +13,8 @@ from memlm_keras.evaluation.perplexity import Perplexity
 from memlm_keras.files import atomic_path
 from memlm_keras.files import reading
 
-# With sentence boundaries, it means <s> as the first word of an n-gram, and
-# </s> as the last.
+# With sentence boundaries, this id is <s> as the first word of an n-gram and
+# </s> as the last word.
 END_OF_SENTENCE = 0
 FORMAT_VERSION = 1
 _CHUNK_TOKENS = 2**18
@@ -24,19 +24,19 @@ _CHUNK_TOKENS = 2**18
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NGramTable:
-    """The n-grams of one order in a back-off model, arrays `(ngrams,)`; an
-    n-gram is identified by its place in them."""
+    """The n-grams of one order in a back-off model, arrays `(ngrams,)`; other
+    tables refer to an n-gram by its place."""
 
     # Sorted: place of the first n - 1 words * vocabulary_size + last word. In
-    # order 1, every word is at the place of its id.
+    # order 1, the place of a word is its id.
     keys: np.ndarray
     log_probabilities: np.ndarray
-    log_backoffs: np.ndarray  # 0 where no word is known to follow
+    log_backoffs: np.ndarray  # 0 if the n-gram is not a context
 
 
 def find(keys, prefixes, words, vocabulary_size):
-    """Places of n-grams in the sorted keys of their order, from the places of
-    their first words in the order below and their last words; -1 for none."""
+    """Returns the places of n-grams in the sorted `keys` of their order, -1 if
+    missing; `prefixes` are places of their first words in the order below."""
     if not keys.size:
         return np.full(prefixes.shape, -1)
     searched = prefixes.astype("int64") * vocabulary_size + words
@@ -46,8 +46,8 @@ def find(keys, prefixes, words, vocabulary_size):
 
 
 def contexts_of(ngrams, tokens, order, sentence_boundaries):
-    """Place of the n-gram just before each token, -1 for none, from the places
-    `ngrams` `(..., time)` of those that end at each."""
+    """Returns the place of the n-gram just before each token, -1 if there is
+    none; `ngrams` `(..., time)` are places of n-grams that end at a token."""
     ends = ngrams[..., :-1]
     if sentence_boundaries and order > 1:
         ends = np.where(tokens[..., :-1] == END_OF_SENTENCE, -1, ends)
@@ -56,7 +56,7 @@ def contexts_of(ngrams, tokens, order, sentence_boundaries):
 
 
 def words_of(tables, order, vocabulary_size):
-    """Words of the n-grams of one order, int32 `(ngrams, order)`."""
+    """Returns the words of n-grams of one order, int32 `(ngrams, order)`."""
     keys = tables[order - 1].keys
     last = (keys % vocabulary_size).astype("int32")[:, None]
     if order == 1:
@@ -66,7 +66,7 @@ def words_of(tables, order, vocabulary_size):
 
 
 def token_ids(text, vocabulary_size, name="text", ndim=1):
-    """Token ids of a `Split` or array, which may be empty."""
+    """Returns checked token ids of a `Split` or array, which may be empty."""
     tokens = getattr(text, "tokens", text)
     return require_integers(name, tokens, ndim, vocabulary_size, minimum_size=0)
 
@@ -75,16 +75,15 @@ def token_ids(text, vocabulary_size, name="text", ndim=1):
 
 
 class Scorer(abc.ABC):
-    """A model that gives each token of a text a probability.
+    """Base class of models that give each token of a text a probability.
 
-    A subclass sets `vocabulary_size` and defines `score`,
-    `log_probabilities` and `description`. `memlm_keras.evaluation.perplexity`,
-    `cloze_accuracy` and `surprisal` accept it like a
-    `memlm_keras.LanguageModel`.
+    A subclass sets `vocabulary_size` and defines `score`, `log_probabilities`
+    and `description`. `memlm_keras.evaluation.perplexity`, `cloze_accuracy` and
+    `surprisal` accept it in place of a `memlm_keras.LanguageModel`.
 
     Attributes:
-        before: tuple of the token ids that are assumed before a text.
-        context_length: integer, number of tokens that the next one depends on.
+        before: tuple of token ids that are assumed before a text.
+        context_length: integer, number of tokens on which the next one depends.
     """
 
     causal = True
@@ -93,7 +92,7 @@ class Scorer(abc.ABC):
 
     @abc.abstractmethod
     def score(self, text, verbose=0):
-        """Natural-log probability of each token, given those before it.
+        """Computes the natural-log probability of each token of a text.
 
         Args:
             text: `memlm_keras.data.Split`, or integers `(tokens,)`.
@@ -108,11 +107,11 @@ class Scorer(abc.ABC):
 
     @abc.abstractmethod
     def log_probabilities(self, contexts):
-        """Natural-log probability of every word after some contexts.
+        """Computes the natural-log probability of every word after contexts.
 
         Args:
             contexts: integers `(contexts, length)`, the tokens before the
-                one to predict, the latest last. `length` may be 0.
+                predicted one, in their order. `length` may be 0.
 
         Returns:
             float64 array `(contexts, vocabulary_size)`.
@@ -123,18 +122,18 @@ class Scorer(abc.ABC):
         """
 
     def log_probabilities_at(self, text, begin, end):
-        """Natural-log probability of every word at places of a text.
+        """Computes the natural-log probability of every word at some places.
 
         Args:
             text: `memlm_keras.data.Split`, or integers `(tokens,)`.
-            begin, end: integers, the first place and the one behind the last.
+            begin, end: integers, the slice of places.
 
         Returns:
             float64 array `(end - begin, vocabulary_size)`. The entries of the
             text's own words equal `score`.
 
         Raises:
-            ValueError: as `score`.
+            ValueError: as for `score`.
 
         Example:
 
@@ -148,7 +147,7 @@ class Scorer(abc.ABC):
         tokens = token_ids(text, self.vocabulary_size)[:end]
         tokens = np.concatenate([self.before, tokens]).astype("int64")
         length, offset = self.context_length, len(self.before)
-        # Near the beginning, contexts are shorter.
+        # Contexts near the beginning of the text are shorter.
         full = min(max(begin, length - offset), end)
         rows = [
             self.log_probabilities(tokens[None, : place + offset])
@@ -163,25 +162,24 @@ class Scorer(abc.ABC):
     @property
     @abc.abstractmethod
     def description(self):
-        """String that names the model in a protocol."""
+        """String that describes the model in a protocol."""
 
     def score_batches(self, batches, verbose=0):
-        """Natural-log probability of every target of batches.
+        """Computes the natural-log probability of every target of batches.
 
-        Each row is read from its last `reset` on; the first input after it is
-        the context of the targets.
+        Each row is read from its last `reset`, with the input at the reset as
+        context.
 
         Args:
-            batches: `memlm_keras.data.Batches` or `SentenceBatches`, of an
+            batches: `memlm_keras.data.Batches` or `SentenceBatches` with an
                 `end_of_sentence_id` of 0.
 
         Returns:
-            `(scores, sample_weight)`, two arrays `(number of batches *
-            batch_size, time of the longest)`, float64 and float32. Ignore
-            scores where the weight is zero.
+            `(scores, sample_weight)`, float64 and float32 arrays `(batches *
+            batch_size, longest time)`. Ignore scores of weight zero.
 
         Raises:
-            ValueError: as `score`, or for another end of sentence.
+            ValueError: as for `score`, or for another end of sentence.
 
         Example:
 
@@ -192,7 +190,7 @@ class Scorer(abc.ABC):
         if batches.end_of_sentence_id != END_OF_SENTENCE:
             raise ValueError(
                 "`batches` must end sentences with the id "
-                f"{END_OF_SENTENCE}, as n-gram models do. Received: batches of "
+                f"{END_OF_SENTENCE}, as n-gram models do. Received: "
                 f"end_of_sentence_id={batches.end_of_sentence_id}"
             )
         inputs, targets, weights = zip(*batches)
@@ -219,7 +217,7 @@ class Scorer(abc.ABC):
             for begin, end in zip(begins, [*begins[1:], len(targets)]):
                 counted = weights[begin:end, row] > 0
                 tokens = targets[begin:end, row][counted]
-                # An end of sentence is assumed before a text anyway.
+                # `score` assumes an end of sentence before a text anyway.
                 context = first[[begin], row]
                 context = context[context != END_OF_SENTENCE]
                 text = np.concatenate([context, tokens]).astype("int32")
@@ -232,20 +230,17 @@ class Scorer(abc.ABC):
         return scores.reshape(-1, time), weights.reshape(-1, time)
 
     def perplexity(self, text, verbose=1):
-        """Perplexity of a text, every token predicted once.
-
-        Ends of sentences are predicted and counted.
+        """Computes the perplexity of a text, including its ends of sentences.
 
         Args:
             text: `memlm_keras.data.Split`, or integers `(tokens,)`.
-            verbose: 0 prints nothing, 1 the protocol and the result, with a
-                progress bar.
+            verbose: 0 prints nothing, 1 a progress bar and the result.
 
         Returns:
             `memlm_keras.evaluation.Perplexity`.
 
         Raises:
-            ValueError: as `score`, or if the text has no token.
+            ValueError: as for `score`, or if the text has no token.
 
         Example:
 
@@ -276,12 +271,11 @@ class BackoffModel(Scorer):
 
     The probability of a word w after a context c is
 
-        p(w | c) = the one stored for (c, w), if there is one
+        p(w | c) = the stored probability of (c, w), if there is one
                    backoff(c) p(w | c without its first word), otherwise
 
-    where backoff(c) is 1 if c is not stored.
-
-    Models come from `KneserNey`, `load` and `read_arpa`.
+    where backoff(c) is 1 if c is not stored. `KneserNey`, `load` and
+    `read_arpa` make such models.
 
     Args:
         sentence_boundaries: boolean, whether a context ends with its line.
@@ -330,7 +324,7 @@ class BackoffModel(Scorer):
         return "context carried through the text"
 
     def score(self, text, verbose=0):
-        # Read in chunks, which bound the memory that a long text takes.
+        # Chunks limit the memory that a long text needs.
         self.require_trained()
         tokens = token_ids(text, self.vocabulary_size)
         scores = np.empty(tokens.size)
@@ -356,9 +350,9 @@ class BackoffModel(Scorer):
         return scores
 
     def _longer_ngrams(self, tokens):
-        """Yields, for each order from 2 on, its table, the table below, and the
-        places of the context of each of `tokens` `(..., time)` in the table
-        below and of the n-gram that ends with it, -1 for none."""
+        """Yields, for each order of at least 2, its table, the table below, and
+        for each of `tokens` `(..., time)` the place of its context in the table
+        below and of the n-gram that it ends, -1 if there is none."""
         ngrams = tokens = tokens.astype("int64")
         for order in range(2, self.order + 1):
             below, table = self.tables[order - 2 : order]
@@ -369,9 +363,9 @@ class BackoffModel(Scorer):
             yield table, below, contexts, ngrams
 
     def log_probabilities(self, contexts):
-        """Natural-log probability of every word after some contexts.
+        """Computes the natural-log probability of every word after contexts.
 
-        As `Scorer.log_probabilities`. A context without an end of sentence
+        See `Scorer.log_probabilities`. A context without an end of sentence
         does not begin a line: `[[]]` gives the probabilities of single words.
 
         Example:
@@ -383,7 +377,7 @@ class BackoffModel(Scorer):
         self.require_trained()
         contexts = token_ids(contexts, self.vocabulary_size, "contexts", ndim=2)
         result = np.tile(self.tables[0].log_probabilities, (len(contexts), 1))
-        # Only the contexts of the last token are used, so it may be any word.
+        # Only the context of this last token is used; it may be any word.
         tokens = np.pad(contexts, ((0, 0), (0, 1)))
         for table, below, places, _ in self._longer_ngrams(tokens):
             for row, place in zip(result, places[:, -1]):
@@ -401,8 +395,7 @@ class BackoffModel(Scorer):
         """Writes the model, whole or not at all; `load` reads it.
 
         Args:
-            path: path of the file, `.npz` by convention. It takes 24 bytes for
-                each n-gram.
+            path: path of the `.npz` file, which takes 24 bytes per n-gram.
 
         Raises:
             OSError: if the folder cannot be written.
@@ -425,7 +418,7 @@ class BackoffModel(Scorer):
             np.savez(file, config=json.dumps(config), **arrays)
 
     def get_config(self):
-        """Arguments of the model, without its tables."""
+        """Returns the arguments of the model, without its tables."""
         return {
             "vocabulary_size": self.vocabulary_size,
             "sentence_boundaries": self.sentence_boundaries,
@@ -433,11 +426,11 @@ class BackoffModel(Scorer):
 
     @classmethod
     def from_config(cls, config):
-        """A model of the same arguments, without tables."""
+        """Returns a model with these arguments, without tables."""
         return cls(**config)
 
     def require_trained(self):
-        """Raises `ValueError` for a model that has no tables yet."""
+        """Raises `ValueError` if the model has no tables yet."""
         if self.tables is None:
             raise ValueError(
                 "The model must be trained before it is used: call "
@@ -446,14 +439,11 @@ class BackoffModel(Scorer):
 
 
 def load(path):
-    """Reads a model that `save` wrote.
-
-    Returns:
-        `KneserNey` or `BackoffModel`, as it was saved.
+    """Reads a file of `save`; returns the saved `KneserNey` or `BackoffModel`.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if it is damaged, or another kind of file.
+        ValueError: if the file is damaged or of another kind.
 
     Example:
 
@@ -468,7 +458,7 @@ def load(path):
         saved = json.loads(str(file["config"]))
         if saved["format_version"] != FORMAT_VERSION:
             raise ValueError(
-                f"it is of format {saved['format_version']}, and this package "
+                f"it has format {saved['format_version']}, and this package "
                 f"reads format {FORMAT_VERSION}"
             )
         classes = (BackoffModel, *BackoffModel.__subclasses__())

@@ -14,8 +14,8 @@ from memlm_keras.ngrams.backoff import NGramTable
 from memlm_keras.ngrams.backoff import contexts_of
 from memlm_keras.ngrams.backoff import token_ids
 
-# Used where discounts cannot be estimated: those of KenLM's
-# `--discount_fallback`, and their analogue for one discount.
+# Discounts if they cannot be estimated: those of KenLM's `--discount_fallback`,
+# and the analogue for one discount.
 _FALLBACKS = {"modified": (0.5, 1.0, 1.5), "original": (0.5, 0.5, 0.5)}
 
 
@@ -27,61 +27,58 @@ class KneserNey(BackoffModel):
 
         p(w | c) = max(a(c w) - D(a(c w)), 0) / sum_v a(c v)
                    + backoff(c) p(w | c')
-        backoff(c) = (what D takes from the counts) / sum_v a(c v)
+        backoff(c) = (sum of discounts taken from the counts) / sum_v a(c v)
 
-    where a are counts of occurrences for the highest order, and below it
-    N1+(. c w), the number of distinct words before (c, w). Below single words
-    is the uniform distribution, p = 1 / vocabulary_size, so every word of the
-    vocabulary has a probability. An unseen context has backoff 1.
+    where a are numbers of occurrences for the highest order, and for lower
+    orders N1+(. c w), the number of distinct words before (c, w). Single words
+    back off to the uniform distribution, p = 1 / vocabulary_size. An unseen
+    context has backoff 1.
 
-    **Sentences.** By default, lines are independent of each other. The line
-    `w_1 .. w_n <eos>` equals `<s> w_1 .. w_n </s>` of SRILM and KenLM: `<eos>`,
-    id 0, is `</s>` where it is predicted and `<s>` where it begins a context,
-    which goes back no further. `<s>` is not counted as a word, and has no share
-    of the uniform distribution. N-grams that begin with it keep their
-    occurrences as counts in all orders, as in both programs; they also count as
-    one more word before the words that follow them. With
-    `sentence_boundaries=False` the text is continuous, and `<eos>` is a word
-    like others. In both cases, one `<eos>` is assumed before the text.
+    **Sentences.** By default, lines are independent. The line `w_1 .. w_n
+    <eos>` equals `<s> w_1 .. w_n </s>` of SRILM and KenLM: `<eos>`, id 0, is
+    `</s>` if predicted and `<s>` at the beginning of a context. `<s>` is not
+    counted as a word. As in both programs, n-grams that begin with it are
+    counted by occurrences in all orders, and it counts as one distinct word
+    before others. With `sentence_boundaries=False` the text is continuous, and
+    `<eos>` is a word like others. One `<eos>` is assumed before the text.
 
     **Cut-offs.** N-grams that occur fewer than `minimum_counts` times are left
     out and their mass goes to the order below, as with KenLM's `--prune`.
-    Discounts, and the counts of lower orders, are of the whole text.
+    Discounts and counts of lower orders come from the whole text.
 
     The model ignores the boundaries of documents.
 
-    **Memory.** Training takes up to 60 bytes, and the model 24, for each
-    distinct n-gram of all orders; or, for texts of few distinct n-grams, up to
-    75 bytes for each token. Penn Treebank at order 5 takes 130 MB.
+    **Memory.** Training takes up to 60 bytes, and the model 24 bytes, for each
+    distinct n-gram of all orders; or, for texts with few distinct n-grams, up
+    to 75 bytes for each token. Penn Treebank at order 5 takes 130 MB.
 
     Args:
         vocabulary_size: integer, at least 2.
         order: integer, length of the longest n-grams.
         discounts: `"modified"` (three for each order, for counts of 1, 2, and 3
             or more; Chen and Goodman, 1998) or `"original"` (one), both
-            estimated from counts of counts; or one number for all; or a list
-            of `order` entries from order 1 on, each a number or three. Words
-            that never occurred are impossible if the discount of order 1 is
-            0. With n_i the number of n-grams of a count of exactly i and
-            Y = n_1 / (n_1 + 2 n_2), `"original"` is Y and `"modified"` is
+            estimated from counts of counts; or one number; or a list with one
+            or three numbers for each order. If the discount of order 1 is 0,
+            words that never occurred have probability 0. With n_i the number
+            of n-grams of count i and Y = n_1 / (n_1 + 2 n_2), `"original"` is Y
+            and `"modified"` is
 
                 D_1  = 1 - 2 Y n_2 / n_1
                 D_2  = 2 - 3 Y n_3 / n_2
                 D_3+ = 3 - 4 Y n_4 / n_3
 
-            (Section 3). Where one of these n_i is zero, or a discount is not
-            above 0, this order has 0.5, 1 and 1.5, or 0.5 in place of the
-            original one, and `fit` warns.
-        minimum_counts: integer for all orders from 2 on, or a list of `order`
-            integers from order 1 on, none smaller than the one before. 1 keeps
-            all n-grams.
-        sentence_boundaries: whether lines are independent of each other.
+            (Section 3). If one of these n_i is zero, or a discount is not above
+            0, the order has 0.5, 1 and 1.5, or 0.5 for `"original"`, and `fit`
+            warns.
+        minimum_counts: integer for all orders of at least 2, or a list of
+            ascending integers, one for each order. 1 keeps all n-grams.
+        sentence_boundaries: whether lines are independent.
 
     Attributes:
         found_discounts: after `fit`, list of three floats for each order.
 
     Raises:
-        ValueError: if an argument is none of the above.
+        ValueError: if an argument is not as described above.
 
     Example:
 
@@ -168,7 +165,7 @@ class KneserNey(BackoffModel):
 
 
 def _cut_offs(minimum_counts, order):
-    """Checks the argument and returns the cut-off of each order."""
+    """Checks `minimum_counts` and returns the cut-off of each order."""
     cut_offs = minimum_counts
     if isinstance(minimum_counts, int):
         cut_offs = [1] + [minimum_counts] * (order - 1)
@@ -198,19 +195,19 @@ class Counts:
     keys: np.ndarray
     suffixes: np.ndarray  # places of the last n - 1 words in the order below
     occurrences: np.ndarray
-    # Counts to smooth: occurrences for the highest order and where a sentence
-    # begins, otherwise N1+(. w_1 .. w_n) (Kneser and Ney, 1995).
+    # Counts to smooth: occurrences for the highest order and for n-grams that
+    # begin a sentence, otherwise N1+(. w_1 .. w_n) (Kneser and Ney, 1995).
     modified: np.ndarray
 
 
 def count_ngrams(
     tokens, order, vocabulary_size, sentence_boundaries, update=None
 ):
-    """Counts all n-grams of a text: a list of `Counts`, from order 1 on;
-    `update` is called with each finished order."""
-    # 32 bits number the n-grams of all but the longest texts.
+    """Returns a list of `Counts` of the n-grams of a text, from order 1; calls
+    `update` with each finished order."""
+    # 32 bits suffice for the n-grams of all but the longest texts.
     small = np.int32 if tokens.size < np.iinfo(np.int32).max else np.int64
-    # The end of sentence is part of n-grams, but not a word that occurs.
+    # The end of sentence before the text is part of n-grams, but not counted.
     tokens = np.concatenate([[END_OF_SENTENCE], tokens]).astype(small)
     occurrences = np.bincount(tokens[1:], minlength=vocabulary_size)
     words = np.arange(vocabulary_size)
@@ -221,10 +218,11 @@ def count_ngrams(
     for length in range(2, order + 1):
         if update is not None:
             update(length - 1)
-        # N-grams end where those of the order below do: one sort is enough.
+        # N-grams end at the same tokens as those of the order below, so one
+        # sort is enough.
         prefixes = contexts_of(ngrams, tokens, length - 1, sentence_boundaries)
         level, ngrams = _count(prefixes, tokens, ngrams, vocabulary_size)
-        # Counts of the order below become numbers of distinct words before it.
+        # In the order below, count the distinct words before each n-gram.
         below = levels[-1]
         preceding = np.bincount(level.suffixes, minlength=below.keys.size)
         preceding = preceding.astype(small)
@@ -239,8 +237,9 @@ def count_ngrams(
 
 
 def _count(prefixes, tokens, endings, vocabulary_size):
-    """`Counts` of one order, and its n-gram that ends at each token, from those
-    of the order below before it (-1 for none) and at it, `(time,)`."""
+    """Returns the `Counts` of one order, and places `(time,)` of the n-grams
+    that end at each token; `prefixes` and `endings` are places in the order
+    below of the n-grams before and at each token, -1 if there is none."""
     there = np.flatnonzero(prefixes >= 0).astype(tokens.dtype)
     keys = prefixes[there].astype("int64") * vocabulary_size + tokens[there]
     keys, inverse, occurrences = np.unique(
@@ -248,7 +247,7 @@ def _count(prefixes, tokens, endings, vocabulary_size):
     )
     ngrams = np.full(tokens.size, -1, tokens.dtype)
     ngrams[there] = inverse
-    # Wherever an n-gram occurs, the same n - 1 words end there.
+    # Every occurrence of an n-gram ends with the same n - 1 words.
     suffixes = np.zeros(keys.size, tokens.dtype)
     suffixes[inverse] = endings[there]
     occurrences = occurrences.astype(tokens.dtype)
@@ -259,7 +258,7 @@ def _count(prefixes, tokens, endings, vocabulary_size):
 
 
 def _explicit_discounts(discounts, order):
-    """Three floats for each order, or `None` for those to estimate."""
+    """Returns three floats for each order, or `None` to estimate them."""
     if isinstance(discounts, str) and discounts in _FALLBACKS:
         return None
     received = f"Received: discounts={discounts!r}"
@@ -286,7 +285,7 @@ def _explicit_discounts(discounts, order):
 
 
 def estimated_discounts(levels, kind):
-    """Three discounts for each order, estimated as `KneserNey` documents."""
+    """Estimates three discounts for each order; see `KneserNey`."""
     estimated, poor = [], []
     for order, level in enumerate(levels, start=1):
         n = [np.count_nonzero(level.modified == i) for i in range(1, 5)]
@@ -298,16 +297,16 @@ def estimated_discounts(levels, kind):
     if poor:
         warnings.warn(
             f"Counts of counts give no {kind} Kneser-Ney discounts here "
-            f"({'; '.join(poor)}), so {_FALLBACKS[kind]} are used in their "
-            "place. This is usual for order 1 where the vocabulary is limited; "
-            "for other orders the text may be too small, or artificial. To "
-            "choose discounts yourself, give `discounts` as numbers."
+            f"({'; '.join(poor)}), so the discounts are {_FALLBACKS[kind]}. "
+            "This is usual for order 1 with a limited vocabulary; for other "
+            "orders the text may be too small or artificial. To choose "
+            "discounts yourself, give `discounts` as numbers."
         )
     return estimated
 
 
 def _discounts(n1, n2, n3, n4, kind):
-    """Three discounts, or `None` if they cannot be estimated."""
+    """Returns three discounts, or `None` if they cannot be estimated."""
     if not (n1 and n2):
         return None
     y = n1 / (n1 + 2 * n2)
@@ -323,7 +322,7 @@ def _discounts(n1, n2, n3, n4, kind):
 
 
 def smoothed_tables(levels, discounts, cut_offs):
-    """Smooths a list of `Counts` to a list of `NGramTable`."""
+    """Smooths a list of `Counts`; returns a list of `NGramTable`."""
     vocabulary_size = levels[0].keys.size
     probabilities, backoffs = [], []
     below = np.array([1.0 / vocabulary_size])
@@ -333,25 +332,25 @@ def smoothed_tables(levels, discounts, cut_offs):
         )
         backoffs.append(weights)
         probabilities.append(below)
-    # The weight of the uniform distribution is in the probabilities of order
-    # 1, and no context is as long as the longest n-grams.
+    # The probabilities of order 1 include the weight of the uniform
+    # distribution, and the longest n-grams are never contexts.
     del backoffs[0]
     backoffs.append(np.ones(levels[-1].keys.size))
 
     # === Remove n-grams under the cut-offs, and number the rest ===
-    # Every word stays: its probability is then all from the order below.
+    # Words under the cut-off stay, with the probability of the order below.
     kept = np.ones(vocabulary_size, "bool")
     keys = levels[0].keys
     tables = []
     for level, cut_off in zip(levels, cut_offs):
         if tables:
-            # The first words of an n-gram occur at least as often as it, so
-            # they are still there.
+            # The first words of an n-gram occur at least as often, so they are
+            # still there.
             places = np.cumsum(kept) - 1
             kept = level.occurrences >= cut_off
             prefixes, words = np.divmod(level.keys[kept], vocabulary_size)
             keys = places[prefixes] * vocabulary_size + words
-        # Freed one by one, since they are as large as the tables.
+        # Free them one by one, since they are as large as the tables.
         values = probabilities.pop(0)[kept]
         weights = backoffs.pop(0)[kept]
         with np.errstate(divide="ignore"):
@@ -362,16 +361,18 @@ def smoothed_tables(levels, discounts, cut_offs):
 
 
 def _interpolate(level, discounts, cut_off, below, vocabulary_size):
-    """Back-off weights of the order below, and probabilities of this order from
-    `below`, those of the order below or, for order 1, one number."""
+    """Returns back-off weights of the order below and probabilities of this
+    order; `below` has the probabilities of the order below, or one number for
+    order 1."""
     prefixes = level.keys // vocabulary_size
     kept = level.occurrences >= cut_off
-    # D_3 is taken from all counts from 3 on.
+    # D_3 is taken from all counts of at least 3.
     taken = np.array([0.0, *discounts])[np.minimum(level.modified, 3)]
     remaining = np.where(kept, np.maximum(level.modified - taken, 0.0), 0.0)
     totals = np.bincount(prefixes, level.modified, below.size)
     taken = np.bincount(prefixes, level.modified - remaining, below.size)
-    # In continuous text, words only at its beginning follow nothing.
+    # In continuous text, an n-gram that occurs only at the beginning follows no
+    # word, so its count is 0.
     seen = totals > 0
     weights = np.divide(taken, totals, out=np.ones(below.size), where=seen)
     totals[~seen] = 1.0

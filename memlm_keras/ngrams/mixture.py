@@ -10,7 +10,7 @@ from memlm_keras.ngrams.backoff import Scorer
 from memlm_keras.ngrams.backoff import token_ids
 
 _CACHE_SIZES = (100, 200, 300, 500, 1000, 2000, 5000)
-# Nats that the mean log-probability may lie below its maximum.
+# Tolerance of the mean log-probability in nats.
 _TOLERANCE = 1e-9
 _MOST_ITERATIONS = 10_000
 
@@ -26,11 +26,11 @@ class UnigramCache(Scorer):
     probability 0: mix the cache with another model (Kuhn and De Mori, 1990).
 
     Args:
-        size: integer, number of tokens that the cache goes back.
-        decay: float above 0 and at most 1, factor of a token's weight for
-            every token that follows it (Clarkson and Robinson, 1997).
-        documents: boolean, whether the cache is emptied where a document
-            begins. Texts must then be `memlm_keras.data.Split`s with documents.
+        size: integer, number of tokens in the cache.
+        decay: float in (0, 1], factor of a token's weight for every token that
+            follows it (Clarkson and Robinson, 1997).
+        documents: boolean, whether each document begins with an empty cache.
+            Texts must then be `memlm_keras.data.Split`s with documents.
 
     Raises:
         ValueError: for other arguments.
@@ -70,14 +70,15 @@ class UnigramCache(Scorer):
         return f"unigram cache of the last {self.size} tokens{decay}{emptied}"
 
     def score(self, text, verbose=0):
-        """Natural-log probability of each token, -inf for words not cached.
+        """Computes the natural-log probability of each token, -inf for words
+        that are not cached.
 
-        As `Scorer.score`, without a progress bar. The time grows with `size`,
-        to about a second for 100,000 tokens and a size of 5,000.
+        See `Scorer.score`; there is no progress bar. The time grows with
+        `size`, to about a second for 100,000 tokens and a size of 5,000.
 
         Raises:
-            ValueError: as `Scorer.score`, and for a text without documents if
-                `documents` is true.
+            ValueError: as for `Scorer.score`, and for a text without documents
+                if `documents` is true.
         """
         tokens = token_ids(text, self.vocabulary_size)
         starts = 0
@@ -103,9 +104,10 @@ class UnigramCache(Scorer):
         return scores
 
     def log_probabilities(self, contexts):
-        """Natural-log probability of every word, -inf for words not cached.
+        """Computes the natural-log probability of every word, -inf for words
+        that are not cached.
 
-        As `Scorer.log_probabilities`; a context is the content of the cache.
+        See `Scorer.log_probabilities`; the cache contains the context.
         """
         contexts = token_ids(contexts, self.vocabulary_size, "contexts", ndim=2)
         contexts = contexts[:, -self.size :]
@@ -126,9 +128,9 @@ class Mixture(Scorer):
         p(w | c) = sum_k weights_k p_k(w | c)
 
     Args:
-        models: list of models with `score`, such as `KneserNey` and
-            `UnigramCache`, of one vocabulary.
-        weights: list of a number for each, at least 0, with the sum 1.
+        models: list of models with `score` and one vocabulary, such as
+            `KneserNey` and `UnigramCache`.
+        weights: list of numbers of at least 0, one per model, with the sum 1.
 
     Raises:
         ValueError: for models of different vocabularies, or other weights.
@@ -143,7 +145,7 @@ class Mixture(Scorer):
         sizes = [model.vocabulary_size for model in models]
         if len(set(sizes)) != 1:
             raise ValueError(
-                "`models` must have one vocabulary. Received: models of "
+                "`models` must have one vocabulary. Received: models with "
                 f"vocabulary_size {sizes}"
             )
         weights = np.asarray(weights, "float64")
@@ -184,18 +186,15 @@ class Mixture(Scorer):
 
 
 def mix(models, text, verbose=1):
-    """Mixes models with the best weights for a text.
+    """Returns the `Mixture` of models with the best weights for a text.
 
     Args:
         models: list of models, as for `Mixture`.
-        text: `memlm_keras.data.Split`, or integers `(tokens,)`, that the
-            models were not trained on.
-
-    Returns:
-        `Mixture`.
+        text: `memlm_keras.data.Split`, or integers `(tokens,)`, on which the
+            models were not trained.
 
     Raises:
-        ValueError: as `Mixture` and `mixture_weights`.
+        ValueError: as for `Mixture` and `mixture_weights`.
 
     Example:
 
@@ -207,26 +206,26 @@ def mix(models, text, verbose=1):
 
 
 def mixture_weights(scores):
-    """Best weights of a mixture, by expectation maximization.
+    """Computes the best weights of a mixture by expectation maximization.
 
-    Starts from equal weights and repeats
+    It starts from equal weights and repeats
 
         weights_k <- mean_t weights_k p_k(t) / sum_j weights_j p_j(t)
 
-    until the mean log-probability is within 1e-9 nats of its maximum. The
-    largest factor by which a weight still grows bounds this distance, since
-    the log-probability is concave.
+    until the mean log-probability is within 1e-9 nats of its maximum. As the
+    log-probability is concave, the largest growth of a weight bounds this
+    distance.
 
     Args:
         scores: floats `(models, tokens)`, the natural-log probability of each
-            token by any models, neural ones too.
+            token by models of any kind.
 
     Returns:
-        float64 array `(models,)`, which sums to 1.
+        float64 array `(models,)` with the sum 1.
 
     Raises:
-        ValueError: if there are no scores, or a token is impossible for all
-            models.
+        ValueError: if there are no scores, or all models give a token
+            probability 0.
 
     Example:
 
@@ -242,11 +241,11 @@ def mixture_weights(scores):
     best = scores.max(axis=0)
     if not np.all(np.isfinite(best)):
         raise ValueError(
-            "`scores` must be a finite number for each token, of at least one "
-            f"model. Received: {best[~np.isfinite(best)][0]} for the token "
+            "`scores` must have a finite number for each token from at least "
+            f"one model. Received: {best[~np.isfinite(best)][0]} for the token "
             f"at {int(np.argmin(np.isfinite(best)))}"
         )
-    # Only ratios count, and these neither overflow nor vanish.
+    # Only ratios matter, and these neither overflow nor vanish.
     ratios = np.exp(scores - best)
     weights = np.full(len(scores), 1 / len(scores))
     for _ in range(_MOST_ITERATIONS):
@@ -274,14 +273,14 @@ def with_cache(
         model: model with `score`, such as `KneserNey`.
         text: as for `mix`.
         sizes: integers, the sizes of the cache to try.
-        decays: floats, the decays of the cache to try with each size.
+        decays: floats, the decays to try with each size.
         documents: as for `UnigramCache`.
 
     Returns:
         `Mixture` of the model and the cache.
 
     Raises:
-        ValueError: if there are no sizes or decays, and as `mix`.
+        ValueError: if there are no sizes or decays, and as for `mix`.
 
     Example:
 
@@ -291,7 +290,7 @@ def with_cache(
     settings = list(itertools.product(sizes, decays))
     if not settings:
         raise ValueError(
-            "`sizes` and `decays` must have an entry each. Received: "
+            "`sizes` and `decays` must not be empty. Received: "
             f"sizes={sizes!r}, decays={decays!r}"
         )
     scores = model.score(text, verbose=0)
@@ -311,7 +310,7 @@ def with_cache(
 
 
 def mixed(scores, weights):
-    """log sum_k weights_k exp(scores_k)."""
+    """Computes log sum_k weights_k exp(scores_k)."""
     with np.errstate(divide="ignore"):
         terms = [
             np.log(weight) + score for weight, score in zip(weights, scores)

@@ -1,5 +1,5 @@
-"""Callbacks, losses and metrics that Keras does not have; its own
-`LearningRateScheduler`, `EarlyStopping` and `CSVLogger` work with them."""
+"""Callbacks, losses, metrics and an optimizer that Keras does not have; Keras'
+own callbacks work with them."""
 
 from memlm_keras.training.callbacks import FreezeEmbeddings
 from memlm_keras.training.callbacks import HalveOnDrop

@@ -12,16 +12,15 @@ from memlm_keras.arguments import require_positive_integer
 
 
 class StopOnNaN(keras.callbacks.TerminateOnNaN):
-    """Stops on a NaN or infinite loss and restores the last good weights.
+    """Stops on a NaN or infinite loss and restores the last finite weights.
 
     It also stops after an epoch whose validation loss or perplexity is NaN or
-    infinite: weights that grow without bound may be finite, and the perplexity
-    the first number that is not. It restores the state of the optimizer too, so
-    training can continue.
+    infinite, since large weights may be finite while the perplexity is not. It
+    restores the optimizer's state too, so training can continue. Keras'
+    `TerminateOnNaN` leaves NaN weights in the model.
 
-    Keras' `TerminateOnNaN` leaves the NaN weights in the model. Good weights
-    are those before the first batch, after each epoch and, with `frequency`,
-    every `frequency` batches, if all of them are finite.
+    Snapshots are taken before the first batch, after each epoch and every
+    `frequency` batches, if all weights are finite.
 
     Args:
         frequency: integer or `None`, batches between snapshots within an
@@ -86,7 +85,7 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
 
     def _roll_back(self):
         self.stopped = True
-        # The same gradient has made the optimizer's moments NaN.
+        # The gradient made the optimizer's moments NaN, too.
         for variable, value in zip(self._variables(), self._good):
             variable.assign(value)
 
@@ -94,7 +93,7 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
         return [*self.model.weights, *self.model.optimizer.variables]
 
     def _keep_weights(self):
-        """Keeps the weights if all are finite, and returns whether they are."""
+        """Keeps a copy of the weights if all are finite; returns whether."""
         values = [
             np.array(keras.ops.convert_to_numpy(variable))
             for variable in self._variables()
@@ -108,9 +107,9 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
 class CSVLogger(keras.callbacks.CSVLogger):
     """Writes the whole log after each epoch; a `Checkpoint` keeps its rows.
 
-    Keras' logger appends lines. A power cut may truncate one, and an epoch that
-    was logged before the run was killed is logged twice. `read()` returns the
-    rows of a run whose checkpoint has none, as in version 1.0.
+    Keras' logger appends lines: a power cut may truncate one, and a resumed run
+    may log an epoch twice. `read()` returns the rows of a run whose checkpoint,
+    of version 1.0, has no rows.
     """
 
     def __init__(self, filename, read):
@@ -134,9 +133,8 @@ class CSVLogger(keras.callbacks.CSVLogger):
         self.rows = self.rows[:epoch]
         if len(self.rows) < epoch:
             raise ValueError(
-                f"{self.filename} ends before epoch {epoch}, with which "
-                "training continues. Put a whole copy in its place, or begin "
-                "anew."
+                f"{self.filename} ends before epoch {epoch}, at which training "
+                "continues. Put a whole copy in its place, or begin anew."
             )
 
     def on_epoch_end(self, epoch, logs=None):
@@ -156,11 +154,8 @@ class CSVLogger(keras.callbacks.CSVLogger):
 
 
 class TimeEstimate(keras.callbacks.Callback):
-    """Prints how long training may take, from its third and fourth second.
-
-    The first batches, in which functions are compiled and memory is allocated,
-    are slower and not counted.
-    """
+    """Prints an estimate of the training time, measured in the third and fourth
+    second; before, functions are compiled and memory is allocated."""
 
     seconds = 2.0
 
@@ -171,7 +166,7 @@ class TimeEstimate(keras.callbacks.Callback):
         self._done = 0
 
     def on_epoch_begin(self, epoch, logs=None):
-        # Also of a run that is resumed.
+        # A resumed run does not begin with epoch 0.
         self._done = epoch
 
     def on_train_batch_end(self, batch, logs=None):
@@ -204,23 +199,22 @@ def _minutes(seconds):
 
 
 class HalveOnDrop(keras.callbacks.Callback):
-    """Halves the learning rate when a metric is worse than some epochs ago.
+    """Halves the learning rate when a metric is worse than `epochs` epochs ago.
 
-    Weissenborn (2016, Section 5.1) halves when the accuracy on validation text
-    falls over an epoch. Keras' `ReduceLROnPlateau` compares with the best value
-    so far instead, so it also halves where a metric has partly recovered. A
-    halving discards the earlier values, so there is at most one in `epochs`
-    epochs.
+    Weissenborn (2016, Section 5.1) halves when the validation accuracy falls
+    over an epoch. Keras' `ReduceLROnPlateau` compares with the best value so
+    far instead, so it also halves while a metric recovers. Halving discards
+    earlier values, so it happens at most once in `epochs` epochs.
 
     Args:
-        monitor: string, the metric, larger is better.
-        epochs: integer, number of epochs of `fit` between the two compared
-            values: the epochs of one pass over the data.
+        monitor: string, a metric of which larger is better.
+        epochs: integer, epochs of `fit` between the two compared values: the
+            epochs of one pass over the data.
         factor: float in (0, 1).
 
     Raises:
-        ValueError: if `epochs` is not positive or `factor` not in (0, 1); and
-            in `fit`, if the metric is not in the logs.
+        ValueError: if an argument is not as described; and in `fit`, if the
+            metric is not in the logs.
 
     Example:
 
@@ -264,26 +258,23 @@ class FreezeEmbeddings(keras.callbacks.Callback):
     """Freezes the vectors of some words in the first epochs.
 
     Pretrained vectors are not trained until the rest of the model has adapted
-    to them (Weissenborn, 2016, Section 5.1). No backend compiles again when
-    they are unfrozen.
+    to them (Weissenborn, 2016, Section 5.1). Unfreezing compiles nothing again.
 
-    The callback restores the vectors after each batch, since an optimizer also
-    moves vectors without a gradient, by momentum of an earlier training or by
-    weight decay. It has no moments of never trained vectors when they are
-    unfrozen, but Adam corrects its means for all steps since the beginning: so
-    the first steps of late vectors are up to `1 / sqrt(1 - beta_2)` times as
-    long as at the start, 32 times with a `beta_2` of 0.999.
+    The callback restores the vectors after each batch, since momentum or weight
+    decay of an optimizer also moves vectors without a gradient. Adam's bias
+    correction counts all steps since the beginning, so the first steps of
+    unfrozen vectors are up to `1 / sqrt(1 - beta_2)` times as long as those at
+    the start of training: 32 times if `beta_2` is 0.999.
 
     Args:
-        epochs: integer, number of first epochs of `fit`, at least 0.
+        epochs: integer of at least 0, number of first epochs of `fit`.
         words: boolean array `(V,)`, the words whose vectors are frozen, such as
             `WordVectors.found`; `None` for all.
 
     Raises:
         ValueError: if `epochs` is negative; and in `fit`, for a model without
-            a `gradient_mask`, which `memlm_keras.EntailmentClassifier` has,
-            `words` of another vocabulary, or a model that was compiled with
-            `steps_per_execution` other than 1.
+            a `gradient_mask`, `words` of another vocabulary, or a model
+            compiled with `steps_per_execution` other than 1.
 
     Example:
 
@@ -315,9 +306,9 @@ class FreezeEmbeddings(keras.callbacks.Callback):
             )
         if self.model.steps_per_execution != 1:
             raise ValueError(
-                "`FreezeEmbeddings` restores vectors after each batch, so the "
-                "model must be compiled with `steps_per_execution=1`. "
-                f"Received: {self.model.steps_per_execution}"
+                "`FreezeEmbeddings` needs a model that is compiled with "
+                "`steps_per_execution=1`. Received: "
+                f"{self.model.steps_per_execution}"
             )
 
     def on_epoch_begin(self, epoch, logs=None):
@@ -332,7 +323,7 @@ class FreezeEmbeddings(keras.callbacks.Callback):
             words = True
             if self.words is not None:
                 words = ops.convert_to_tensor(self.words, "bool")[:, None]
-            # A new tensor, since JAX takes over the assigned buffer.
+            # `where` makes a new tensor: JAX donates the assigned buffer.
             vectors = ops.where(words, self._frozen, self._vectors())
             self.model.embedding.embeddings.assign(vectors)
 
@@ -351,11 +342,11 @@ class FreezeEmbeddings(keras.callbacks.Callback):
 class Throughput(keras.callbacks.Callback):
     """Adds `seconds` and `tokens_per_second` of each epoch to the logs.
 
-    For `memlm_keras.data.PairBatches` it adds `pairs_per_second`. Validation
-    does not count. Put it before the loggers, so that they see it.
+    `memlm_keras.data.PairBatches` have `pairs_per_second` instead. Time of
+    validation is not counted. Put the callback before loggers.
 
     Args:
-        batches: the training batches of `memlm_keras.data`.
+        batches: training batches of `memlm_keras.data`.
 
     Example:
 
@@ -392,15 +383,15 @@ class Throughput(keras.callbacks.Callback):
 
 
 def halve_after(epochs, factor=0.5):
-    """Schedule that keeps the learning rate, then halves it in each epoch.
+    """Returns a schedule that halves the learning rate in each later epoch.
 
-    Tran et al. (2016, Section 4) halve at each epoch after the fourth, Salton
-    et al. (2017, Section 4) after the twelfth; the factor of Zaremba et al.
-    (2014) is 0.5, 0.8 or 1 / 1.15, by the size of the model.
+    Tran et al. (2016, Section 4) halve in each epoch after the fourth, Salton
+    et al. (2017, Section 4) after the twelfth. Zaremba et al. (2014) have the
+    factor 0.5, 0.8 or 1 / 1.15, depending on the size of the model.
 
     Args:
         epochs: integer, number of epochs at the initial rate.
-        factor: float in (0, 1), factor at each later epoch.
+        factor: float in (0, 1), factor in each later epoch.
 
     Returns:
         A function for `keras.callbacks.LearningRateScheduler`.

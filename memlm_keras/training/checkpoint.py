@@ -27,44 +27,40 @@ _CALLBACK_STATE = {
 class Checkpoint(keras.callbacks.Callback):
     """Saves the whole state of a training run, and resumes from it.
 
-    A checkpoint holds weights, optimizer, carried state, random state of the
-    dropout layers, metrics in progress, the position in the data, and the state
-    of the callbacks (patience, best weights, history). A run that was killed
-    and resumed ends with the weights of an uninterrupted run: bit for bit on
-    JAX, and to the last bit of float32 on TensorFlow with op determinism and
-    one inter-op thread.
+    A checkpoint has weights, optimizer, carried state, random state of dropout
+    layers, unfinished metrics, position in the data, and state of callbacks
+    (patience, best weights, history). A run that was killed and resumed ends
+    with the weights of an uninterrupted run: bit for bit on JAX, and on
+    TensorFlow with op determinism and one inter-op thread.
 
     Keras' `BackupAndRestore` restores weights and optimizer at the beginning of
-    an epoch, but not the carried state, the position in the data and the other
-    callbacks.
+    an epoch, but neither carried state, position in the data, nor callbacks.
 
     If `path` exists, its run is resumed: the constructor moves the batches to
     the position of the checkpoint, and `fit` restores the rest when it begins.
-    A finished run continues if it gets more epochs, or an `EarlyStopping` with
-    more patience, as if it had them from the beginning. Put the checkpoint last
-    in the list of callbacks.
-
-    It is an error to resume with other data, batches, callbacks, backend, model
-    or optimizer, or with another learning rate unless `learning_rate` chooses.
+    A finished run continues with more epochs, or an `EarlyStopping` with more
+    patience, as if it had them from the beginning. Put the checkpoint last in
+    the list of callbacks. Data, batches, callbacks, backend, model, optimizer
+    and (see `learning_rate`) learning rate must not change.
 
     Args:
         path: path of the checkpoint file, `.npz`; replaced at each save.
         batches: the `memlm_keras.data.Batches` to train on. Other batches need
             `identity()`, which returns plain values that identify them, and
             `start_at(epoch, batch)`, which moves them.
-        callbacks: list of the other callbacks, whose state is saved too. A
-            callback of your own needs `get_state` (returning JSON values) and
+        callbacks: list of the other callbacks, whose state is saved, too. Your
+            own callbacks need `get_state`, which returns JSON values, and
             `set_state`.
-        frequency: integer or `None`, batches between checkpoints; each epoch
-            also ends with one.
-        learning_rate: the learning rate of a resumed run: `"checkpoint"` for
-            the last one of the run, or `"model"` for the one that the model is
-            compiled with. `None` is the checkpoint's; then a model compiled
-            with neither the first nor the last rate of the run is an error.
+        frequency: integer or `None`, batches between checkpoints within an
+            epoch; the end of each epoch has one, too.
+        learning_rate: rate of a resumed run: `"checkpoint"` for the run's last
+            rate, `"model"` for the compiled model's rate. `None` is
+            `"checkpoint"`, but raises an error if the model's rate is neither
+            the first nor the last of the run.
 
     Raises:
         ValueError: for other arguments; and in the constructor or in `fit`, if
-            `path` has a damaged checkpoint, or one of another run.
+            the checkpoint is damaged or belongs to another run.
 
     Example:
 
@@ -96,19 +92,18 @@ class Checkpoint(keras.callbacks.Callback):
         self.frequency = frequency
         self.learning_rate = learning_rate
         self.resumed_from = None
-        # The first rate of the run, and the one to continue with.
+        # First rate of the run, and rate to continue with.
         self._first_rate = self._next_rate = None
         self._epoch = self._first_batch = 0
         self._saved = None
-        # Counters to restore before the next batch. Loaders and validation
-        # change them between epochs, differently in a whole epoch and in a
-        # resumed one.
+        # Counters to restore before the next batch, because loaders and
+        # validation change them between epochs.
         self._counters = None
-        # Batches of this epoch that are done and not saved at its end, and the
-        # metrics of all of them: validation has its own in the same variables.
+        # Number of batches done in this epoch; and its metrics after the last
+        # batch, because validation overwrites the variables.
         self._done, self._metrics = 0, None
-        # Whether the run was left in validation. No epoch begins after its last
-        # batch, so that is trained again, and then replaced by what was saved.
+        # Whether the run stopped during validation. Then the last batch of the
+        # epoch is trained again, and its result replaced by the saved state.
         self._validating = False
         if self.path.exists():
             self._saved = read(self.path)
@@ -127,7 +122,7 @@ class Checkpoint(keras.callbacks.Callback):
             if self._first_rate is None:
                 self._first_rate = _rate(optimizer)
             return
-        # A `LossScaleOptimizer` that is built twice has its variables twice.
+        # Building a `LossScaleOptimizer` twice would duplicate its variables.
         if not optimizer.built:
             optimizer.build(self.model.trainable_variables)
         self._check_optimizer()
@@ -147,14 +142,13 @@ class Checkpoint(keras.callbacks.Callback):
                 setattr(callback, name, value)
             if best_weights:
                 callback.best_weights = best_weights
-        # Keras' BackupAndRestore sets the first epoch of `fit` like this. A
-        # finished run has no epoch left.
         ended = self._saved["meta"]["ended"]
         for callback in self.callbacks:
             # With more patience than before, the run may continue.
             if getattr(callback, "stopped_epoch", 0):
                 if callback.wait < callback.patience:
                     callback.stopped_epoch, ended = 0, False
+        # Keras' BackupAndRestore sets the first epoch in the same way.
         self.model._initial_epoch = sys.maxsize if ended else self._epoch
 
     def on_epoch_begin(self, epoch, logs=None):
@@ -165,15 +159,13 @@ class Checkpoint(keras.callbacks.Callback):
             _set_counters(self.model, self._counters)
             self._counters = None
         if self._saved is not None and (self._first_batch or self._validating):
-            # A scheduler has just changed the rate as at the beginning of an
-            # epoch.
+            # A scheduler has just changed the rate for a new epoch.
             self._set_rate()
 
     def on_train_batch_end(self, batch, logs=None):
         if self._saved is not None:
-            # TensorFlow makes the metrics in the first step. They are sums
-            # over batches, so the saved ones are added. At the beginning of an
-            # epoch, the saved ones are of the previous epoch.
+            # TensorFlow makes the metrics in the first step, so the saved sums
+            # are added here; at the beginning of an epoch they are obsolete.
             if self._validating:
                 for group in self._variables():
                     self._assign(group)
@@ -199,13 +191,13 @@ class Checkpoint(keras.callbacks.Callback):
         self.model._initial_epoch = None
 
     def save_here(self):
-        """Writes a checkpoint between two batches or in validation, where the
-        run is left; none if training is about to stop."""
+        """Writes a checkpoint between two batches or during validation, unless
+        training is about to stop."""
         if self._done and not self.model.stop_training:
             self.save(self._epoch, self._done)
 
     def save(self, epoch, batch):
-        """Writes a checkpoint before the batch `batch` of `epoch`."""
+        """Writes a checkpoint of the state before batch `batch` of `epoch`."""
         optimizer = self.model.optimizer
         distribution.gather_rows(
             self.model,
@@ -247,7 +239,7 @@ class Checkpoint(keras.callbacks.Callback):
         write(self.path, meta, arrays)
 
     def _variables(self):
-        """Returns lists of variables by group."""
+        """Returns a dict from groups to lists of variables."""
         metrics = self.model.metrics_variables
         excluded = {id(variable) for variable in metrics}
         return {
@@ -285,8 +277,8 @@ class Checkpoint(keras.callbacks.Callback):
             raise ValueError(
                 f"The checkpoint {self.path} belongs to another model: for "
                 f"{first}, of shape {shape}, it has an array of shape {saved}. "
-                "Resume with the model, optimizer and metrics that it was made "
-                "with, or begin anew with another `path`."
+                "Resume with the same model, optimizer and metrics, or begin "
+                "anew with another `path`."
             )
         for variable, array in zip(variables, arrays):
             if add:
@@ -347,7 +339,7 @@ class Checkpoint(keras.callbacks.Callback):
     def _choose_rate(self):
         first = self._saved["meta"]["first_learning_rate"]
         last = self._saved.get("learning_rate")
-        # A schedule has no other rate than the first.
+        # For a schedule, only the first rate is saved.
         last = first if last is None else float(last)
         asked = _rate(self.model.optimizer)
         self._first_rate, self._next_rate = first, last
@@ -372,8 +364,8 @@ class Checkpoint(keras.callbacks.Callback):
 
 
 def _counters(model):
-    """Returns seeds of a model, its optimizer's steps, and the states of
-    torch's generators, from which Keras' dropout without a seed draws."""
+    """Returns a model's seeds, its optimizer's steps, and the states of torch's
+    generators, which Keras' dropout uses without a seed."""
     counters = [
         keras.ops.convert_to_numpy(variable).copy()
         for variable in _counter_variables(model)
@@ -391,8 +383,8 @@ def _set_counters(model, counters):
 
 def _counter_variables(model):
     seeds = [v for v in model.variables if v.name == "seed_generator_state"]
-    # `iterations` is a quotient where gradients are accumulated; the variable
-    # that counts the steps is the first one.
+    # With gradient accumulation, `iterations` is a quotient; the first variable
+    # counts the steps.
     return [*seeds, _inner(model.optimizer).variables[0]]
 
 
@@ -405,17 +397,17 @@ def _callback_state(callback):
 
 
 def _inner(optimizer):
-    """The optimizer that a `LossScaleOptimizer` wraps, or the same one."""
+    """Returns the optimizer without its `LossScaleOptimizer`, if it has one."""
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 
 def _rate(optimizer):
-    """Learning rate as a float, or its schedule as plain values."""
+    """Returns the learning rate, a float, or its schedule as plain values."""
     return plain(_inner(optimizer).get_config()["learning_rate"])
 
 
 def _optimizer_config(optimizer):
-    """Class and arguments of an optimizer, without its learning rate."""
+    """Returns class and arguments of an optimizer, without learning rate."""
     config = {"class_name": type(optimizer).__name__, **optimizer.get_config()}
     if hasattr(optimizer, "inner_optimizer"):
         config["inner_optimizer"] = _optimizer_config(optimizer.inner_optimizer)
@@ -425,7 +417,7 @@ def _optimizer_config(optimizer):
 
 
 def plain(value):
-    """A value after it was written to JSON and read again."""
+    """Returns a value as JSON keeps it."""
     return json.loads(json.dumps(value, default=repr))
 
 
@@ -436,7 +428,7 @@ def _array(variable):
 
 
 def _shown(rate):
-    # More digits than these are noise of single precision.
+    # Further digits are noise of single precision.
     if isinstance(rate, float):
         return f"{rate:.6g}"
     return rate["class_name"] if isinstance(rate, dict) else str(rate)
@@ -455,7 +447,7 @@ def _differences(expected, received):
 
 
 def write(path, meta, arrays):
-    """Writes arrays, and plain values as `meta`, whole or not at all."""
+    """Writes arrays and the plain values `meta`, whole or not at all."""
     meta = json.loads(json.dumps({"format": FORMAT, **meta}))
     meta["checksum"] = _checksum(meta, arrays)
     with files.atomic_path(path) as temporary, open(temporary, "wb") as file:
@@ -463,14 +455,15 @@ def write(path, meta, arrays):
 
 
 def read(path):
-    """Reads the arrays of a checkpoint, and its plain values as `meta`."""
+    """Returns a dict of the arrays of a checkpoint and its plain values,
+    `"meta"`."""
     remedy = "Remove it to begin anew, or put an intact copy in its place."
     with files.reading(path, "checkpoint", remedy):
         with np.load(path, allow_pickle=False) as archive:
             saved = {key: archive[key] for key in archive.files}
         meta = json.loads(str(saved.pop("meta")))
         if meta["format"] == FORMAT:
-            # Archives have checksums of arrays, but not of their names.
+            # An archive has checksums of arrays, but not of their names.
             if meta.pop("checksum") != _checksum(meta, saved):
                 raise ValueError("its checksum is wrong")
     if meta["format"] != FORMAT:

@@ -1,5 +1,5 @@
-"""Training on several devices: JAX lays out the rows of batches over devices;
-replicas of TensorFlow have their own rows, and their sums are global."""
+"""Training on several devices: JAX shards the rows of a batch; each replica of
+TensorFlow has its own rows, and sums are global."""
 
 import contextlib
 
@@ -10,16 +10,13 @@ from keras import tree
 
 
 def data_parallel(devices=None):
-    """Context to make, train and evaluate models on several devices.
+    """Returns a context to make, train and evaluate models on several devices.
 
     It is `keras.distribution.DataParallel(...).scope()` on JAX, and
     `tf.distribute.MirroredStrategy(...).scope()` on TensorFlow.
 
     Args:
         devices: integer, number of devices; `None` for all.
-
-    Returns:
-        A context manager.
 
     Raises:
         ValueError: for more devices than available, and on PyTorch.
@@ -54,8 +51,8 @@ def data_parallel(devices=None):
     names = names[:devices]
     if backend == "jax":
         return keras.distribution.DataParallel(devices=names).scope()
-    # For CPUs the default is collective operations, which wait for each other
-    # in threads of one pool, and block for ever in a small one.
+    # On CPUs the default is collective operations, which wait for each other in
+    # one thread pool and deadlock if it is small.
     reduction = None
     if kind == "CPU":
         reduction = tf.distribute.ReductionToOneDevice()
@@ -74,18 +71,17 @@ def num_devices(model):
 
 
 def variable_scope(model):
-    """Context to make a variable on the devices of a model."""
+    """Returns a context to make variables on the devices of a model."""
     if keras.backend.backend() == "tensorflow":
         return model.distribute_strategy.scope()
     return contextlib.nullcontext()
 
 
 def require_divisible(rows, devices):
-    """Raises `ValueError` unless the devices divide the rows, or `None`."""
+    """Raises `ValueError` unless `rows` is `None` or divisible by `devices`."""
     if rows is not None and rows % devices:
         raise ValueError(
-            "The rows of a batch must be a multiple of the number of devices, "
-            "so that all have the same number and keep their own state. "
+            "The rows of a batch must be a multiple of the number of devices. "
             f"Received: batches of {rows} rows for {devices} devices. Take "
             f"batch_size={rows + -rows % devices}, or fewer devices."
         )
@@ -95,16 +91,16 @@ def require_divisible(rows, devices):
 
 
 def row_layout(shape):
-    """Returns the layout of a variable with rows of a batch, or `None`."""
+    """Returns the layout of a variable with the rows of a batch, or `None`."""
     distribution = keras.distribution.distribution()
-    # With several processes each has all rows, as it cannot save others' rows.
+    # Each of several processes has all rows, as it cannot save others' rows.
     if distribution is None or distribution.num_processes > 1:
         return None
     return distribution.get_data_layout(shape)
 
 
 def deal(tensor):
-    """Lays out the rows of a tensor over the devices, if possible."""
+    """Shards the rows of a tensor over the devices, if possible."""
     layout = row_layout(tensor.shape)
     if layout is None or tensor.shape[0] % num_devices(None):
         return tensor
@@ -112,7 +108,7 @@ def deal(tensor):
 
 
 def rows_of_replica(tensor):
-    """Returns this replica's rows of a tensor of all rows, in order."""
+    """Returns this replica's rows of a tensor that has all rows."""
     replica = _replica()
     if replica is None:
         return tensor
@@ -126,21 +122,21 @@ def num_replicas():
 
 
 def assign_rows(variable, value):
-    """Assigns the rows of this replica in its own copy; `gather_rows` makes the
-    copies equal."""
-    # An exchange here would let another replica run in the middle of a forward
-    # pass, and Keras keeps the losses of a pass in one list.
+    """Assigns this replica's rows in its own copy of a variable; `gather_rows`
+    makes the copies equal."""
+    # Communication here would let another replica run in the middle of a
+    # forward pass, and Keras keeps the losses of a pass in one list.
     replica = _replica()
     if replica is not None:
         begin, shape = _part_of(replica, variable.shape)
-        # The number of rows of a distributed batch may be unknown.
+        # The static shape of a distributed batch may be unknown.
         value = ops.reshape(value, shape)
         value = ops.slice_update(ops.convert_to_tensor(variable), begin, value)
     variable.assign(value)
 
 
 def gather_rows(model, variables):
-    """Collects the rows of all replicas in all copies of the variables."""
+    """Copies the rows of all replicas to all copies of the variables."""
     devices = num_devices(model)
     if keras.backend.backend() != "tensorflow" or devices == 1:
         return
@@ -164,10 +160,10 @@ def of_first_replica(model, batch):
 
 
 def share_of_weight(weight, targets):
-    """Returns this replica's share in the mean over the rows of all replicas;
-    the mean of the shares is 1."""
-    # Keras takes the mean of the replicas' means, in which a token next to
-    # padding would count more than others.
+    """Returns this replica's share in the mean over all replicas; the mean of
+    the shares is 1."""
+    # Keras averages the means of replicas, so tokens of a replica with more
+    # padding would count more.
     replica = _replica()
     if replica is None:
         return 1
@@ -181,8 +177,8 @@ def share_of_weight(weight, targets):
 
 def clip_sum_of_gradients(model):
     """Makes an optimizer clip the sum of the gradients of replicas."""
-    # On TensorFlow, Keras clips the gradient of each replica and then sums
-    # them, so the norm could be as many times larger as there are replicas.
+    # On TensorFlow, Keras clips the gradient of each replica before the sum,
+    # whose norm could then exceed the limit.
     if keras.backend.backend() != "tensorflow" or num_devices(model) == 1:
         return
     import tensorflow as tf
@@ -190,8 +186,7 @@ def clip_sum_of_gradients(model):
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
 
     def clip(gradients):
-        # A word that occurs twice has two slices of a gradient; the norm is
-        # that of their sum.
+        # A word that occurs twice has two slices, which are summed first.
         dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
         replica = _replica()
         if replica is not None:
@@ -204,7 +199,7 @@ def clip_sum_of_gradients(model):
 
 
 def generator_states():
-    """Returns arrays of the states of torch's generators, one a device."""
+    """Returns the states of torch's generators, an array per device."""
     if keras.backend.backend() != "torch":
         return []
     import torch
@@ -228,7 +223,7 @@ def set_generator_states(states):
 
 
 def _replica():
-    """Context of the running replica, `None` if it is the only one."""
+    """Returns the context of this replica, `None` if it is the only one."""
     if keras.backend.backend() != "tensorflow":
         return None
     import tensorflow as tf
@@ -240,7 +235,7 @@ def _replica():
 
 
 def _part_of(replica, shape):
-    """Begin and shape of the rows of a replica in a tensor."""
+    """Returns begin and shape of the rows of a replica in a tensor."""
     rows = shape[0] // replica.num_replicas_in_sync
     begin = [replica.replica_id_in_sync_group * rows]
     return [*begin, *[0] * (len(shape) - 1)], (rows, *shape[1:])

@@ -1,4 +1,4 @@
-"""Losses and metrics of tokens."""
+"""Token losses and metrics."""
 
 import keras
 from keras import ops
@@ -8,17 +8,17 @@ from memlm_keras.training import distribution
 
 
 class TokenLoss(keras.losses.Loss):
-    """Base class of reductions of the losses of single tokens.
+    """Base class of losses that reduce the losses of tokens.
 
     A `memlm_keras.LanguageModel` with targets among its inputs returns the loss
-    of each token, `(batch, time)`; these losses accept logits too.
+    of each token, `(batch, time)`; these classes also accept logits.
 
     Call arguments:
         y_true: int32 tensor `(batch, time)`.
-        y_pred: logits `(batch, time, vocabulary)`, or the losses of the tokens
+        y_pred: logits `(batch, time, vocabulary)`, or losses of the tokens
             `(batch, time)`.
         sample_weight: optional float tensor `(batch, time)`, or `(batch,)` with
-            one weight for all tokens of a row.
+            one weight per row.
 
     Returns:
         A scalar.
@@ -55,9 +55,9 @@ class SentenceCrossEntropy(TokenLoss):
     """Cross-entropy summed over a sentence and averaged over the batch.
 
     Tran et al. (2016) do not divide by the length of the sentence; their
-    learning rate of 1 and their clipping at a norm of 5 depend on it. All rows
-    of a batch count, also the empty ones at the end of
-    `memlm_keras.data.SentenceBatches`, so each sentence has the same weight.
+    learning rate of 1 and clipping norm of 5 depend on it. The average counts
+    empty rows of `memlm_keras.data.SentenceBatches`, too, so each sentence has
+    the same weight.
 
     Example:
 
@@ -80,8 +80,8 @@ class SentenceCrossEntropy(TokenLoss):
 class Nats(keras.metrics.Mean):
     """Mean cross-entropy of all tokens, in nats.
 
-    Keras' `SparseCategoricalCrossentropy` first takes the mean over time in
-    each row, so a token of a long batch counts less than one of a short batch.
+    Keras' `SparseCategoricalCrossentropy` first averages each row over time, so
+    tokens of long batches count less.
     """
 
     def __init__(self, name="nats", dtype=None):
@@ -118,7 +118,8 @@ def _losses(y_true, y_pred):
 
 
 def weights_of_tokens(sample_weight, targets):
-    """Weights `(batch, time)`, given by row or by token; `None` stays."""
+    """Returns weights per token `(batch, time)` from weights per row or per
+    token; returns `None` for `None`."""
     if sample_weight is None:
         return None
     weights = ops.cast(sample_weight, "float32")

@@ -7,17 +7,12 @@ import keras
 class FusedAdam(keras.optimizers.Adam):
     """`keras.optimizers.Adam`, with PyTorch's fused kernel on PyTorch.
 
-    The equations, arguments and variables are those of Keras' Adam, so each
-    continues the training of the other. Keras computes them one operation after
-    the other, and each reads and writes arrays of the size of the weights. For
-    a large vocabulary, that takes as long as the model's own step. On
-    TensorFlow and JAX, where XLA fuses the operations, nothing is different.
-    On PyTorch, `global_clipnorm` scales the gradients in place, as
-    `torch.nn.utils.clip_grad_norm_` does.
-
-    Args:
-        learning_rate, beta_1, beta_2, epsilon, amsgrad, **kwargs: as for
-            `keras.optimizers.Adam`.
+    Equations, arguments and variables are those of Keras' Adam, so either can
+    continue the training of the other. Keras runs one operation after another,
+    each over arrays of the size of the weights, which for a large vocabulary
+    takes as long as the rest of the step. On TensorFlow and JAX, where XLA
+    fuses operations, nothing differs. On PyTorch, `global_clipnorm` scales
+    gradients in place, as `torch.nn.utils.clip_grad_norm_` does.
 
     Example:
 
@@ -27,7 +22,7 @@ class FusedAdam(keras.optimizers.Adam):
     """
 
     def _clip_gradients(self, grads):
-        # Keras squares the gradients into new arrays.
+        # Keras would allocate new arrays for the squares.
         clips = (self.global_clipnorm or 0) > 0
         if keras.backend.backend() != "torch" or not clips:
             return super()._clip_gradients(grads)
@@ -35,8 +30,8 @@ class FusedAdam(keras.optimizers.Adam):
 
         norm = torch.nn.utils.get_total_norm(grads)
         scale = torch.clamp(self.global_clipnorm / norm, max=1.0)
-        # Not a number for an infinite norm, as in Keras. In place, as PyTorch
-        # clips: a new array of the size of the weights costs more than Adam.
+        # For an infinite norm, `norm - norm` gives NaN, as in Keras. Scaling in
+        # place is faster than new arrays of the size of the weights.
         torch._foreach_mul_(grads, scale + (norm - norm))
         return grads
 
@@ -52,9 +47,9 @@ class FusedAdam(keras.optimizers.Adam):
             return [variables[place].value for place in places]
 
         places = [*map(self._get_variable_index, trainable_variables)]
-        # Keras corrects the rate and adds epsilon to the root itself, as the
-        # kernel does after so many steps that it has nothing to correct. A
-        # rate that is a tensor is not waited for on a GPU.
+        # Keras corrects the bias in the rate, and adds epsilon to the root
+        # without correction. A late step turns off the kernel's own correction.
+        # The rate stays a tensor, so that a GPU need not be synchronised.
         step = keras.ops.cast(self.iterations, "float32") + 1.0
         rate = learning_rate * keras.ops.sqrt(1.0 - self.beta_2**step)
         rate = rate / (1.0 - self.beta_1**step)

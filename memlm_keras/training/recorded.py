@@ -1,4 +1,4 @@
-"""Recorded steps of PyTorch: the operations of a step without its Python."""
+"""Recorded training steps on PyTorch: the operations of a step, traced once."""
 
 import contextlib
 
@@ -9,28 +9,28 @@ from torch.utils import _pytree as pytree
 from memlm_keras.gradients import opaque
 from memlm_keras.keras_private import torch_random
 
-# Recording takes as long as about so many steps of a small model.
+# A shape is recorded after this number of steps, because recording takes about
+# as long as these.
 AFTER = 50
 MOST_SHAPES = 128
-# More operations take as long in a recording as in the step itself.
+# Longer recordings are not faster than the step itself.
 MOST_OPERATIONS = 3000
 
 
 class Steps:
-    """Runs a step of a Keras trainer, recorded for the shapes that repeat.
+    """Runs a step of a Keras trainer, and records it for shapes that repeat.
 
-    A step of a small model takes longer in Python than in its operations. So
-    the operations of a step, with its gradients and updates, are traced once
-    for each shape of batches and then run by themselves, as the other backends
-    run compiled steps. Results are those of the step itself.
+    A step of a small model spends more time in Python than in its operations.
+    So the operations of a step, with gradients and updates, are traced once per
+    shape of batches and then run without Python, with the same results.
 
-    A step that depends on the values of its tensors in Python cannot be
-    traced: it runs as it is. Parameters have no `grad` after recorded steps.
+    A step whose Python code depends on the values of tensors cannot be traced
+    and runs as it is. Parameters have no `grad` after recorded steps.
 
     Args:
         step: function from a batch to a dict of tensors, a method of `model`.
-        model: compiled Keras model. All that a step changes are its variables,
-            those of its optimizer and those of its metrics.
+        model: compiled Keras model. A step may only change the variables of
+            the model, its optimizer and its metrics.
     """
 
     def __init__(self, step, model):
@@ -58,8 +58,8 @@ class Steps:
         try:
             recording = Recording(self.step, self.model, leaves, structure)
         except Exception:
-            # Errors of tracing have many types. If the step itself is wrong,
-            # it raises its own error here.
+            # Tracing raises errors of many types. If the step itself is wrong,
+            # it raises its own error below.
             self.possible = False
             return self.step(batch)
         self.recordings[shapes] = recording
@@ -70,7 +70,7 @@ class Recording:
     """The operations of a step on batches of one shape.
 
     Raises:
-        Exception: of any type, where the step depends on values.
+        Exception: of any type, if the step depends on values.
     """
 
     def __init__(self, step, model, leaves, structure):
@@ -81,8 +81,8 @@ class Recording:
             (v, v.value, v.value.data_ptr(), v.value.requires_grad)
             for v in variables
         ]
-        # Tracing computes with single numbers that it is not given, and so it
-        # would take the number of the step, say, for a constant.
+        # Tracing takes scalars, such as the number of the step, for constants
+        # unless they are inputs.
         single = [v for v in variables if v.value.numel() == 1]
         counts = [v for v in single if not v.value.requires_grad]
         self.counts = [v.value for v in counts]
@@ -99,7 +99,7 @@ class Recording:
         before = [v.value.detach().clone() for v in single]
         try:
             with _recorded_draws():
-                # Nothing is computed: tensors have shapes and no values.
+                # Fake tensors have shapes and no values.
                 self.graph = proxy_tensor.make_fx(
                     run, tracing_mode="fake", _allow_non_fake_inputs=True
                 )(*self.counts, *leaves)
@@ -110,7 +110,7 @@ class Recording:
                 for variable, value in zip(single, before):
                     variable.value.copy_(value)
             model.zero_grad()
-        # The gradients are operations, so PyTorch has nothing to note.
+        # The graph has its own gradients, so autograd has nothing to record.
         for name, parameter in list(self.graph.named_parameters()):
             delattr(self.graph, name)
             setattr(self.graph, name, parameter.detach())
@@ -123,8 +123,8 @@ class Recording:
         self.graph.recompile()
 
     def is_of(self, structure):
-        """Whether this is the step of batches with this structure: the model
-        may have other tensors now, or train others."""
+        """Returns whether the recording fits batches with this structure and
+        the model's present tensors."""
         return structure == self.structure and all(
             variable._value is tensor
             and tensor.data_ptr() == place
@@ -140,8 +140,9 @@ class Recording:
 
 # === Random numbers ===
 
-# Keras seeds a generator for each draw by a number in Python, which a recording
-# would repeat. In a recording, a draw is an operation with the seed as input.
+# For each draw, Keras seeds a generator with a number in Python, which a
+# recording would repeat. In a recording, a draw is an operation with the seed
+# as input.
 
 _DRAWN = ("bernoulli", "multinomial", "normal", "rand", "randint")
 

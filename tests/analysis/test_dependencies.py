@@ -60,15 +60,15 @@ def test_reader(tmp_path):
     "number, wrong, message",
     [
         (3, "1 da 4 case", "10 columns.*Received: 1 in"),
-        (3, line(2, "da", 4, "case"), "numbered from 1, so this one 1"),
-        (4, line("x", "il", 4, "det"), "this one 2. Received: 'x'"),
-        (4, line(3, "il", 4, "det"), "this one 2. Received: '3'"),
+        (3, line(2, "da", 4, "case"), "numbered from 1. Expected 1"),
+        (4, line("x", "il", 4, "det"), "Expected 2. Received: 'x'"),
+        (4, line(3, "il", 4, "det"), "Expected 2. Received: '3'"),
         (3, line(1, "", 4, "case"), "must have a form.*''"),
         (3, line(1, "da", 4, "_"), "must have a relation.*'_'"),
         (3, line(1, "da", "_", "case"), "the head must be.*'_'"),
         (3, line(1, "da", -1, "case"), "the head must be.*'-1'"),
         (3, line(1, "da", 5, "case"), "must lie in 0 .. 4.*5"),
-        (3, line(1, "da", 1, "case"), "make a tree.*at the word 1"),
+        (3, line(1, "da", 1, "case"), "form a tree.*at the word 1"),
     ],
 )
 def test_reader_names_file_and_line(number, wrong, message, tmp_path):

@@ -264,7 +264,9 @@ def test_wrong_arguments_are_named(arguments, message):
 
 
 def test_what_is_no_sentencepiece_model(write):
-    with pytest.raises(ValueError, match="text.txt: .*damaged, or none"):
+    with pytest.raises(
+        ValueError, match="text.txt: .*must be a SentencePiece model"
+    ):
         SubwordVocabulary.from_sentencepiece(write("no model at all"))
     with pytest.raises(FileNotFoundError):
         SubwordVocabulary.from_sentencepiece("nowhere.model")
