@@ -275,8 +275,8 @@ def _require_questions(model, questions, vocabulary, batch_size):
     own_end = getattr(model.memory, "end_of_sentence_id", end)
     if own_end != end:
         raise ValueError(
-            f"`vocabulary` must end sentences with the id {own_end}, as the "
-            f"{name} does. Received: end_of_sentence_id={end}"
+            "`vocabulary` must end sentences with the id of the model's "
+            f"{name}, {own_end}. Received: end_of_sentence_id={end}"
         )
     for index, question in enumerate(questions):
         if question.context:

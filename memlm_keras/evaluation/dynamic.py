@@ -101,7 +101,8 @@ class DynamicEvaluator:
             if shapes != received:
                 raise ValueError(
                     "`mean_squares` must have the shapes of the model's "
-                    f"trainable weights, {shapes}. Received: {received}"
+                    f"trainable weights, {shapes}. Received: the shapes "
+                    f"{received}"
                 )
             roots = [np.sqrt(each) for each in squares]
             mean = sum(map(np.sum, roots)) / sum(map(np.size, roots))
