@@ -6,6 +6,8 @@ import json
 
 import keras
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 from keras import ops
 
 from memlm_keras.cells import ProjectedRNN
@@ -17,6 +19,12 @@ def normal(seed, *shape):
     """Numbers of the standard normal distribution."""
     random = np.random.default_rng(seed)
     return random.normal(size=shape).astype("float32")
+
+
+def given_sizes(**others):
+    """Examples of small batches, each with a seed."""
+    sizes = {"batch_size": st.integers(1, 3), "time": st.integers(1, 6)}
+    return given(**sizes, **others, seed=st.integers(0, 2**16))
 
 
 def dtype_of(tensor):

@@ -3,10 +3,10 @@
 import keras
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from layers import arrays
 from layers import assert_close
+from layers import given_sizes
 from layers import initializers
 from layers import layer_of
 from layers import normal
@@ -72,12 +72,9 @@ def random_arrays(name, seed, batch_size, time, input_dim, units):
 
 @every_cell
 @pytest.mark.parametrize("training", [False, True])
-@given(
-    batch_size=st.integers(1, 3),
-    time=st.integers(1, 5),
+@given_sizes(
     input_dim=st.integers(1, 4),
     units=st.integers(1, 4),
-    seed=st.integers(0, 2**16),
 )
 def test_it_equals_the_reference(
     name, training, compiled, batch_size, time, input_dim, units, seed

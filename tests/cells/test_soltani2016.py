@@ -1,10 +1,10 @@
 import keras
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from layers import arrays
 from layers import assert_close
+from layers import given_sizes
 from layers import initializers
 from layers import layer_of
 from layers import normal
@@ -21,13 +21,10 @@ pytestmark = pytest.mark.backend
 
 CELLS = {"fofe": FOFEHORNNCell, "gated": GatedHORNNCell}
 every_cell = pytest.mark.parametrize("name", CELLS)
-sizes = given(
-    batch_size=st.integers(1, 3),
-    time=st.integers(1, 5),
+sizes = given_sizes(
     input_dim=st.integers(1, 4),
     units=st.integers(1, 4),
     order=st.integers(1, 4),
-    seed=st.integers(0, 2**16),
 )
 
 

@@ -204,25 +204,6 @@ class Fails(Counts):
         return np.where(seen.sum() > V + 9, np.nan, super().predict(seen))
 
 
-@pytest.mark.parametrize(
-    "kind, failed",
-    [
-        (Begins, ""),
-        (Peeks, "causal first pieces"),
-        (ScoresPeek, "causal first"),
-        (Unnormalised, "normalised"),
-        (LearnsFirst, "first"),
-        (ForgetsBetweenSteps, "pieces"),
-        (NeverForgets, "causal first pieces resets rows"),
-        (RowsMeet, "rows"),
-        (Fails, "causal normalised first pieces resets rows"),
-    ],
-)
-def test_wrong_steps(kind, failed):
-    certificate = certify(kind(), same_as=kind() if not failed else None)
-    assert results(certificate)["failed"] == set(failed.split()), certificate
-
-
 def test_another_model_does_not_say_the_same():
     lm = shared("lstm", "none")
     assert certify(lm, same_as=lm).passed
@@ -262,10 +243,6 @@ class OfAnotherShape(Counts):
 def test_nothing_to_compare():
     found = results(certify(Silent()))
     assert "pieces" in found["not applicable"] and not found["failed"]
-
-
-def test_documents_that_continue():
-    require_failed(IgnoresDocuments(), "resets")
 
 
 # === Distributions at places of a text ===
@@ -335,6 +312,16 @@ class PlacesOfRowsMeet(Places):
 @pytest.mark.parametrize(
     "kind, failed",
     [
+        (Begins, ""),
+        (Peeks, "causal first pieces"),
+        (ScoresPeek, "causal first"),
+        (Unnormalised, "normalised"),
+        (LearnsFirst, "first"),
+        (ForgetsBetweenSteps, "pieces"),
+        (NeverForgets, "causal first pieces resets rows"),
+        (RowsMeet, "rows"),
+        (IgnoresDocuments, "resets"),
+        (Fails, "causal normalised first pieces resets rows"),
         (Places, ""),
         (PlacesPeek, "causal first"),
         (PlacesLearnFirst, "causal first"),
@@ -344,7 +331,7 @@ class PlacesOfRowsMeet(Places):
         (PlacesOfRowsMeet, "rows"),
     ],
 )
-def test_wrong_places(kind, failed):
+def test_wrong_models(kind, failed):
     certificate = certify(kind(), same_as=kind() if not failed else None)
     assert results(certificate)["failed"] == set(failed.split()), certificate
 

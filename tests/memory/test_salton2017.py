@@ -1,12 +1,12 @@
 import keras
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from layers import arrays
 from layers import assert_close
 from layers import dtype_of
 from layers import everything
+from layers import given_sizes
 from layers import normal as outputs_of
 from layers import uniform
 
@@ -70,13 +70,10 @@ def read_in_pieces(layer, compiled, outputs, cuts):
 
 
 @every_score
-@given(
-    batch_size=st.integers(1, 3),
-    time=st.integers(1, 6),
+@given_sizes(
     k=st.integers(1, 4),
     window=st.integers(1, 5),
     history=st.integers(0, 6),
-    seed=st.integers(0, 2**16),
 )
 def test_equals_the_reference(
     score, compiled, batch_size, time, k, window, history, seed

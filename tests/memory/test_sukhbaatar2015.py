@@ -1,11 +1,11 @@
 import keras
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from layers import arrays
 from layers import assert_close
 from layers import everything
+from layers import given_sizes
 from layers import uniform
 
 import memlm_keras
@@ -71,13 +71,10 @@ def read_in_pieces(layer, table, token_ids, cut, call=None):
     return found, state
 
 
-@given(
-    batch_size=st.integers(1, 3),
-    time=st.integers(1, 6),
+@given_sizes(
     d=st.integers(1, 5),
     window=st.integers(1, 4),
     before=st.integers(1, 5),
-    seed=st.integers(0, 2**16),
 )
 def test_outputs_equal_the_reference(batch_size, time, d, window, before, seed):
     """From the state that any words before leave."""

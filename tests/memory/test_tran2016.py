@@ -7,6 +7,7 @@ from layers import arrays
 from layers import assert_arguments_survive
 from layers import assert_close
 from layers import everything
+from layers import given_sizes
 from layers import memory_loss
 from layers import normal
 from layers import uniform
@@ -51,13 +52,10 @@ def inputs_of(seed, batch_size, time, d, words=V):
 
 @pytest.mark.backend(one_in=2)
 @every_variant
-@given(
-    batch_size=st.integers(1, 3),
-    time=st.integers(1, 6),
+@given_sizes(
     d=st.integers(1, 4),
     window=st.integers(1, 4),
     history=st.integers(0, 5),
-    seed=st.integers(0, 2**16),
 )
 def test_outputs_equal_the_reference(
     variant, compiled, batch_size, time, d, window, history, seed
@@ -207,13 +205,10 @@ def test_the_vocabulary_is_that_of_the_model():
 
 @pytest.mark.backend(one_in=2)
 @every_variant
-@given(
-    batch_size=st.integers(1, 3),
-    time=st.integers(1, 7),
+@given_sizes(
     d=st.integers(1, 4),
     window=st.integers(1, 4),
     end=st.integers(0, V - 1),
-    seed=st.integers(0, 2**16),
 )
 def test_bidirectional_outputs_equal_the_reference(
     variant, compiled, batch_size, time, d, window, end, seed

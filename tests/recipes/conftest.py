@@ -1,5 +1,6 @@
 """Programs of `recipes/`, each with flags of its own."""
 
+import contextlib
 import importlib.util
 import pathlib
 
@@ -10,20 +11,24 @@ from corpus_files import write_splits
 RECIPES = pathlib.Path(__file__).parents[2] / "recipes"
 
 
-@pytest.fixture
-def program(monkeypatch):
-    """`program(name)`: the module of a program."""
-    monkeypatch.setitem(vars(flags.FLAGS), "__flags", {})
-
-    def load(name):
+@contextlib.contextmanager
+def loaded(name):
+    """The module of a program, with flags of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(vars(flags.FLAGS), "__flags", {})
         spec = importlib.util.spec_from_file_location(
             name, RECIPES / f"{name}.py"
         )
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        return module
+        yield module
 
-    return load
+
+@pytest.fixture
+def program():
+    """`program(name)`: the module of a program."""
+    with contextlib.ExitStack() as stack:
+        yield lambda name: stack.enter_context(loaded(name))
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """The queue of runs at published sizes: what is in it, and its command."""
 
-import contextlib
-import importlib.util
 import pathlib
 
 import pytest
@@ -17,39 +15,29 @@ from memlm_keras.experiments.tables import runs
 from paper_claims import CLAIMS
 from paper_claims import Setting
 
+from .conftest import loaded
+
 ROOT = pathlib.Path(__file__).parents[2]
 LOGS = ROOT / "docs" / "results" / "logs"
 
 
-@contextlib.contextmanager
-def loaded():
-    """`loaded(*flags)`: the program, with flags."""
-    with pytest.MonkeyPatch.context() as patch:
-        # Other programs define flags of the same names.
-        patch.setitem(vars(flags.FLAGS), "__flags", {})
-        path = ROOT / "recipes" / "published.py"
-        spec = importlib.util.spec_from_file_location("published", path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-
-        def with_flags(*arguments):
-            flags.FLAGS(["published", *arguments])
-            return module
-
-        yield with_flags
-
-
 @pytest.fixture
-def recipe():
-    with loaded() as with_flags:
-        yield with_flags
+def recipe(program):
+    """`recipe(*flags)`: the program, with flags."""
+    module = program("published")
+
+    def with_flags(*arguments):
+        flags.FLAGS(["published", *arguments])
+        return module
+
+    return with_flags
 
 
 @pytest.fixture(scope="module")
 def found():
     """All entries, rows and runs."""
-    with loaded() as with_flags:
-        module = with_flags()
+    with loaded("published") as module:
+        flags.FLAGS(["published"])
         return list(module.runs_of(module.QUEUE))
 
 

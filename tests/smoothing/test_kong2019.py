@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from language_models import array
 from layers import assert_arguments_survive
+from layers import given_sizes
 
 from memlm_keras.smoothing import SmoothedProjection
 from memlm_keras.smoothing import StreamStatistics
@@ -224,11 +225,8 @@ def test_nothing_is_replaced_at_a_rate_of_zero():
 
 
 @every_scheme
-@given(
-    batch_size=st.integers(1, 3),
-    time=st.integers(1, 5),
+@given_sizes(
     units=st.integers(1, 4),
-    seed=st.integers(0, 2**16),
 )
 def test_means_equal_the_reference(scheme, batch_size, time, units, seed):
     smoothing = make(scheme, 0.7, text(seed))
@@ -246,13 +244,10 @@ def test_means_equal_the_reference(scheme, batch_size, time, units, seed):
     )
 
 
-@given(
-    batch_size=st.integers(1, 3),
-    time=st.integers(1, 5),
+@given_sizes(
     units=st.integers(1, 4),
     element_wise=st.booleans(),
     other_words=st.sampled_from(OTHER_WORDS),
-    seed=st.integers(0, 2**16),
 )
 def test_logits_equal_the_reference(
     batch_size, time, units, element_wise, other_words, seed
