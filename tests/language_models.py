@@ -11,9 +11,13 @@ from memlm_keras import LanguageModel
 from memlm_keras import cells
 from memlm_keras import memory as memories
 from memlm_keras.data import Batches
+from memlm_keras.data import Vocabulary
+from memlm_keras.ngrams import KneserNey
 from references import daniluk2017 as reference
 
 V = 23
+WORDS = [f"w{number}" for number in range(V - 2)]
+VOCABULARY = Vocabulary(WORDS)
 UNITS = 12
 RECURRENT = {
     "lstm": lambda: [keras.layers.LSTM(UNITS)],
@@ -84,6 +88,23 @@ def make(recurrent="lstm", memory="key_value_predict", **arguments):
 
 # What a test does not change may be shared, and stays compiled.
 shared = functools.cache(make)
+
+
+@functools.cache
+def counted():
+    """A trigram model of these words."""
+    tokens = np.random.default_rng(0).zipf(1.5, 400).astype("int32") % V
+    tokens[7::8] = 0
+    return KneserNey(V, order=3, discounts=0.5).fit(tokens, verbose=0)
+
+
+class Preferring:
+    """A model to which lower ids are more probable."""
+
+    causal, vocabulary_size, vocabulary = True, V, VOCABULARY
+
+    def score(self, text):
+        return -text.tokens.astype("float64")
 
 
 def tokens_of(batch, time, seed=0):

@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from language_models import VOCABULARY
+from language_models import WORDS
+from language_models import V
 from language_models import array
 from language_models import close
+from language_models import counted
 from language_models import make
 from language_models import shared
 
@@ -25,9 +29,6 @@ from memlm_keras.ngrams import UnigramCache
 
 pytestmark = pytest.mark.backend
 
-V = 23
-WORDS = [f"w{number}" for number in range(V - 2)]
-VOCABULARY = Vocabulary(WORDS)
 TEXT = "w1 w5 w5\nw3\nzebra w1 w5 w20\n\nw7 w7 w1"
 MODELS = {
     "cache": lambda: shared("lstm", "none").with_mixture(
@@ -124,18 +125,11 @@ def test_any_text(sentences, reset):
     ]
 
 
-@pytest.fixture(scope="module")
-def counted():
-    tokens = np.random.default_rng(0).zipf(1.5, 400).astype("int32") % V
-    tokens[7::8] = 0
-    return KneserNey(V, order=3, discounts=0.5).fit(tokens, verbose=0)
-
-
 @pytest.mark.parametrize("kind", ["sentences", "continuous", "single", "mixed"])
 @given(lines=lines, reset=st.booleans())
-def test_ngram_models(kind, lines, reset, counted):
+def test_ngram_models(kind, lines, reset):
     """Against the probabilities of one context after another."""
-    model = counted
+    model = counted()
     if kind in ("continuous", "single"):
         model = KneserNey(
             V,
@@ -144,7 +138,7 @@ def test_ngram_models(kind, lines, reset, counted):
             sentence_boundaries=kind == "single",
         ).fit(np.arange(99) ** 2 % V, verbose=0)
     elif kind == "mixed":
-        model = Mixture([counted, UnigramCache(V, 5, 0.9)], [0.8, 0.2])
+        model = Mixture([counted(), UnigramCache(V, 5, 0.9)], [0.8, 0.2])
     ids = [VOCABULARY.encode_sentence(words) for words in lines]
     tokens = np.concatenate(ids)
     text = Split(tokens)
@@ -295,7 +289,7 @@ def test_pieces_of_words_are_joined():
     assert found.by_word(VOCABULARY).to_tsv() == found.to_tsv()
 
 
-def test_an_impossible_word(counted):
+def test_an_impossible_word():
     """Its surprisal is infinite, and the entropy is that of the others."""
     cache = UnigramCache(V, size=4)
     found = surprisal(cache, "w1 w1 w2", VOCABULARY)

@@ -7,7 +7,11 @@ import zipfile
 
 import numpy as np
 import pytest
+from language_models import VOCABULARY
+from language_models import Preferring
+from language_models import V
 from language_models import array
+from language_models import counted
 from language_models import make
 from language_models import shared
 from scipy import stats
@@ -22,12 +26,9 @@ from memlm_keras.linguistics.minimal_pairs import PUBLISHED
 from memlm_keras.linguistics.minimal_pairs import published_mean
 from memlm_keras.linguistics.minimal_pairs import read_published
 from memlm_keras.mixtures import NeuralCache
-from memlm_keras.ngrams import KneserNey
 from memlm_keras.ngrams import Mixture
 from memlm_keras.ngrams import UnigramCache
 
-V = 23
-VOCABULARY = Vocabulary([f"w{number}" for number in range(V - 2)])
 SENTENCES = [
     ("w1 w2 w3", "w1 w3 w2"),
     ("w4 w4 w4 w9 w9 w9 w9 w1 w2", "w4"),
@@ -36,12 +37,6 @@ SENTENCES = [
     ("w1 w2 w3", "w1 w2 w3"),
 ]
 REAL = pathlib.Path(__file__).parents[3] / "shared" / "data" / "blimp"
-
-
-def counted():
-    tokens = np.random.default_rng(0).zipf(1.5, 400).astype("int32") % V
-    tokens[7::8] = 0
-    return KneserNey(V, order=3, discounts=0.5).fit(tokens, verbose=0)
 
 
 class Distributions:
@@ -178,15 +173,6 @@ def test_pieces_of_words_belong_to_their_word():
     # The full stop is no piece.
     found = minimal_pairs(model, [pair], vocabulary, verbose=0)
     assert found.unknown_good == (".",)
-
-
-class Preferring:
-    """A model to which lower ids are more probable."""
-
-    causal, vocabulary_size, vocabulary = True, V, VOCABULARY
-
-    def score(self, text):
-        return -text.tokens.astype("float64")
 
 
 def test_ties_are_honest():

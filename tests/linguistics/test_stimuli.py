@@ -8,6 +8,7 @@ import pathlib
 
 import numpy as np
 import pytest
+from language_models import VOCABULARY
 from language_models import make
 from language_models import shared
 
@@ -20,8 +21,6 @@ from memlm_keras.linguistics import count_words
 from memlm_keras.linguistics import read_stimuli
 from memlm_keras.linguistics import stimulus_surprisal
 
-V = 23
-VOCABULARY = Vocabulary([f"w{number}" for number in range(V - 2)])
 ROWS = [
     {"item": "1", "sentence": "w1 w2 w3 w4", "at": "2-3", "position": "x"},
     {"item": "2", "sentence": "w1  zebra w4", "at": "3", "position": "y"},

@@ -11,19 +11,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from language_models import VOCABULARY
+from language_models import Preferring
 from language_models import array
+from language_models import counted
 from language_models import shared
 
 from memlm_keras.data import SubwordVocabulary
-from memlm_keras.data import Vocabulary
 from memlm_keras.linguistics import Formula
 from memlm_keras.linguistics import read_suites
 from memlm_keras.linguistics import suite_results
 from memlm_keras.linguistics.minimal_pairs import read_published
-from memlm_keras.ngrams import KneserNey
 
-V = 23
-VOCABULARY = Vocabulary([f"w{number}" for number in range(V - 2)])
 REAL = pathlib.Path(__file__).parents[3] / "shared" / "data" / "syntaxgym"
 
 # === Formulas ===
@@ -190,12 +189,6 @@ def write(folder, content, name="mine.json"):
     return path
 
 
-def counted():
-    tokens = np.random.default_rng(0).zipf(1.5, 400).astype("int32") % V
-    tokens[7::8] = 0
-    return KneserNey(V, order=3, discounts=0.5).fit(tokens, verbose=0)
-
-
 @pytest.mark.backend
 @pytest.mark.parametrize("make", [shared, counted])
 def test_regions_are_sums_over_their_tokens(make, tmp_path):
@@ -240,15 +233,6 @@ def test_regions_are_sums_over_their_tokens(make, tmp_path):
         )
         assert result["unknown"] == (item["item_number"] == 2)
     assert next(found, None) is None
-
-
-class Preferring:
-    """A model to which lower ids are more probable."""
-
-    causal, vocabulary_size, vocabulary = True, V, VOCABULARY
-
-    def score(self, text):
-        return -text.tokens.astype("float64")
 
 
 def test_accuracies_and_the_table(tmp_path):
