@@ -92,11 +92,8 @@ def test_losses_and_gradients(
 
     tensors = [ops.convert_to_tensor(array) for array in arrays]
     expected = ops.convert_to_numpy(plain(*tensors, targets))
-    np.testing.assert_allclose(
-        ops.convert_to_numpy(in_blocks(*tensors)),
-        counted(weights, expected),
-        rtol=1e-5,
-        atol=1e-6,
+    assert_close(
+        in_blocks(*tensors), counted(weights, expected), rtol=1e-5, atol=1e-6
     )
     # What they were said to be weighed by, and what they were not.
     for by in (weights / weights.sum(), np.where(weights == 0, 0, 3.0)):
@@ -201,9 +198,7 @@ def test_heads_that_do_more_are_called(head, arrays, targets, monkeypatch):
     head, inputs = head(), arrays[0]
     expected = token_losses(head(inputs), targets)
     found = head.token_losses(ops.array(inputs), ops.array(targets))
-    np.testing.assert_allclose(
-        ops.convert_to_numpy(found), ops.convert_to_numpy(expected), rtol=1e-5
-    )
+    assert_close(found, expected, rtol=1e-5, atol=0)
 
 
 def test_weights_of_any_dtype():
@@ -316,12 +311,7 @@ def test_tied_product_is_of_the_dtype_that_is_computed_in():
         ops.cast(ops.cast(outputs, "bfloat16"), "float32"),
         ops.transpose(rounded),
     )
-    np.testing.assert_allclose(
-        ops.convert_to_numpy(ops.cast(logits, "float32")),
-        ops.convert_to_numpy(expected),
-        rtol=0.01,
-        atol=1e-3,
-    )
+    assert_close(ops.cast(logits, "float32"), expected, rtol=0.01, atol=1e-3)
 
 
 def test_weights_among_the_inputs_of_a_call(monkeypatch):
@@ -334,11 +324,9 @@ def test_weights_among_the_inputs_of_a_call(monkeypatch):
     found = lm({**inputs, "sample_weight": weights})
     assert set(found) == {"loss", "log_probability"}
     for name, values in found.items():
-        np.testing.assert_allclose(
+        assert_close(
             weights * ops.convert_to_numpy(values),
             weights * ops.convert_to_numpy(everything[name]),
-            rtol=1e-4,
-            atol=1e-5,
         )
     with pytest.raises(ValueError, match='with these, "sample_weight"'):
         lm({"token_ids": tokens, "sample_weight": weights})
@@ -356,9 +344,7 @@ def test_losses_of_bfloat16_logits_are_computed_in_float32(random):
     expected = (
         log_sums - np.take_along_axis(exact, targets[..., None], -1)[..., 0]
     )
-    np.testing.assert_allclose(
-        ops.convert_to_numpy(losses), expected, rtol=1e-5
-    )
+    assert_close(losses, expected, rtol=1e-5, atol=0)
 
 
 # === Losses of a sample of the words ===
@@ -396,19 +382,10 @@ def test_losses_of_a_sample(words_first, arrays, targets):
     targets[:2] = V - 1, 11
     inputs, ids = ops.array(arrays[0]), ops.array(targets)
     found = head.token_losses(inputs, ids, training=True)
-    np.testing.assert_allclose(
-        ops.convert_to_numpy(found),
-        sampled_of(arrays, targets, 9, 5),
-        rtol=1e-4,
-        atol=1e-5,
-    )
+    assert_close(found, sampled_of(arrays, targets, 9, 5))
     # All words, where no gradient is taken.
-    np.testing.assert_allclose(
-        ops.convert_to_numpy(head.token_losses(inputs, ids)),
-        ops.convert_to_numpy(plain(*map(ops.array, arrays), targets)),
-        rtol=1e-4,
-        atol=1e-5,
-    )
+    found = head.token_losses(inputs, ids)
+    assert_close(found, plain(*map(ops.array, arrays), targets))
 
 
 def test_gradients_of_a_sample(arrays, targets, weights, gradients, random):

@@ -20,14 +20,6 @@ from references.finite_differences import assert_derivatives
 
 pytestmark = pytest.mark.backend
 
-ATTENTION_WEIGHTS = {
-    "W^Y": "memory_kernel",
-    "W^h": "query_kernel",
-    "w": "score_kernel",
-    "W^r": "context_kernel",
-    "W^x": "output_kernel",
-}
-
 
 @dataclasses.dataclass
 class Case:
@@ -76,34 +68,30 @@ class Case:
         return weights
 
 
-ATTENDING = {
-    "attention": Case(
-        memories.Attention,
-        reference.attention,
+def attending(layer, reference, parts):
+    """The case of a memory that remembers keys and values."""
+    return Case(
+        layer,
+        reference,
         "window",
-        parts=lambda slots: 1,
-        remembered_parts=lambda slots: 1,
-        weights=ATTENTION_WEIGHTS,
-    ),
-    "key_value": Case(
-        memories.KeyValue,
-        reference.key_value,
-        "window",
-        parts=lambda slots: 2,
-        remembered_parts=lambda slots: 2,
-        weights=ATTENTION_WEIGHTS,
-    ),
-    "key_value_predict": Case(
-        memories.KeyValuePredict,
-        reference.key_value_predict,
-        "window",
-        parts=lambda slots: 3,
-        remembered_parts=lambda slots: 2,
-        weights=ATTENTION_WEIGHTS,
-    ),
-}
+        parts=lambda slots: parts,
+        remembered_parts=lambda slots: min(parts, 2),
+        weights={
+            "W^Y": "memory_kernel",
+            "W^h": "query_kernel",
+            "w": "score_kernel",
+            "W^r": "context_kernel",
+            "W^x": "output_kernel",
+        },
+    )
+
+
 CASES = {
-    **ATTENDING,
+    "attention": attending(memories.Attention, reference.attention, 1),
+    "key_value": attending(memories.KeyValue, reference.key_value, 2),
+    "key_value_predict": attending(
+        memories.KeyValuePredict, reference.key_value_predict, 3
+    ),
     "ngram": Case(
         memories.NGram,
         reference.ngram,
@@ -115,9 +103,6 @@ CASES = {
 }
 
 every_memory = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-every_attention = pytest.mark.parametrize(
-    "case", ATTENDING.values(), ids=ATTENDING
-)
 
 
 def as_window(state):
