@@ -133,12 +133,8 @@ def plot_attention_columns(columns, path, title=None):
     image = axes.imshow(
         columns.weights.T, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto"
     )
-    axes.set_xticks(
-        range(samples),
-        [pictures.literal(word) for word in columns.words],
-        rotation=90,
-        fontsize=7,
-    )
+    words = [pictures.literal(word) for word in columns.words]
+    axes.set_xticks(range(samples), words, rotation=90, fontsize=7)
     axes.set_yticks(range(memory), columns.distances, fontsize=7)
     axes.set_xlabel("word just read")
     axes.set_ylabel("words before the predicted one")
@@ -156,19 +152,15 @@ def write_attention_columns(columns, path):
     >>> memlm_keras.analysis.write_attention_columns(columns, "columns.csv")
     """
     names = ["position", "word", "predicted"]
-    pictures.write_rows(
-        path,
-        names + [f"attention_{distance}" for distance in columns.distances],
-        (
-            [position, word, predicted, *weights]
-            for position, word, predicted, weights in zip(
-                columns.positions.tolist(),
-                columns.words,
-                columns.predicted,
-                columns.weights.tolist(),
-            )
-        ),
+    names += [f"attention_{distance}" for distance in columns.distances]
+    entries = zip(
+        columns.positions.tolist(),
+        columns.words,
+        columns.predicted,
+        columns.weights.tolist(),
     )
+    rows = ([*entry, *weights] for *entry, weights in entries)
+    pictures.write_rows(path, names, rows)
 
 
 # === Dependencies ===
@@ -227,9 +219,8 @@ def dependency_attention(
     sentence gives one pair.
 
     Args:
-        model: a `memlm_keras.LanguageModel` with a memory that attends.
+        model, vocabulary: as for `attention_columns`.
         sentences: list of `ParsedSentence`, such as from `read_conllu`.
-        vocabulary: `None` for the model's own.
         bins: ascending, disjoint pairs `(nearest, farthest)` of distances in
             words, 1 for neighbours; the paper does not state its bins. Other
             distances are left out.
@@ -239,9 +230,8 @@ def dependency_attention(
             words: 1 in Figure 6, and up to 3 in the examples.
 
     Raises:
-        ValueError: if the model has no memory that attends, the vocabulary has
-            another size, there are no sentences, or `bins` or `longest_path`
-            is not as described above.
+        ValueError: as for `attention_columns`; and if there are no sentences,
+            or `bins` or `longest_path` is not as described above.
 
     Example:
 
@@ -531,11 +521,8 @@ def distant_pairs(
     does.
 
     Args:
-        model: a `memlm_keras.LanguageModel` with a memory that attends.
-        text, training_text: `memlm_keras.data.Split`, or integers `(tokens,)`,
-            each sentence with its end. Pairs of `text` are counted in
-            `training_text`.
-        vocabulary: `None` for the model's own.
+        model, text, vocabulary: as for `attention_columns`.
+        training_text: text, like `text`, in which pairs are counted.
         minimum_distance: integer, 7 for "more than six positions to the left".
             Co-occurrences are counted at each distance from this to that of
             the oldest slot: 7 to 15 for a memory block of 15 words.
@@ -545,9 +532,8 @@ def distant_pairs(
         may be empty.
 
     Raises:
-        ValueError: if the model has no memory that attends or its memory does
-            not reach so far, the vocabulary has another size, a text has ids
-            outside it, or the text does not end with the end of a sentence.
+        ValueError: as for `attention_columns`; and if the memory does not reach
+            `minimum_distance`, or a text has ids outside the vocabulary.
 
     Example:
 
@@ -660,19 +646,18 @@ def write_counts_by_distance(pairs, path):
 
     >>> memlm_keras.analysis.write_counts_by_distance(pairs, "table_3.csv")
     """
-    means = np.stack([pairs.mean_counts, pairs.mean_counts_at_any_distance], -1)
-    pictures.write_rows(
-        path,
-        ["distance", "pairs", "count", "count_at_any_distance"],
-        (
-            [distance, number, *(row if number else ("", ""))]
-            for distance, number, row in zip(
-                pairs.counted_distances.tolist(),
-                pairs.entries.tolist(),
-                means.tolist(),
-            )
-        ),
+    entries = zip(
+        pairs.counted_distances.tolist(),
+        pairs.entries.tolist(),
+        pairs.mean_counts.tolist(),
+        pairs.mean_counts_at_any_distance.tolist(),
     )
+    rows = (
+        [distance, number, *(means if number else ("", ""))]
+        for distance, number, *means in entries
+    )
+    names = ["distance", "pairs", "count", "count_at_any_distance"]
+    pictures.write_rows(path, names, rows)
 
 
 def cooccurrence_counts(

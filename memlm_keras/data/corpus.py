@@ -542,16 +542,10 @@ def load_documents(
     >>> batches = corpus.batches("train", 64, 20, documents=True, shuffle=True)
     """
     shares = {"validation": validation, "test": test}
-    for name, share in shares.items():
-        if not 0 < share < 1:
-            raise ValueError(
-                f"`{name}` must be a share of the tokens between 0 and 1. "
-                f"Received: {name}={share}"
-            )
-    if sum(shares.values()) >= 1:
+    if not (min(shares.values()) > 0 and sum(shares.values()) < 1):
         raise ValueError(
-            "`validation` and `test` must leave something to train on: a sum "
-            f"below 1. Received: {shares}"
+            "`validation` and `test` must be shares above 0 with a sum below "
+            f"1. Received: {shares}"
         )
     source = TextSource(path, document_start=document_start)
     if not source.has_documents:

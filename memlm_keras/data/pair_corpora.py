@@ -112,7 +112,7 @@ def load_pairs(
             for index, (split, size) in enumerate(embedded_pairs.SIZES.items())
         }
     elif name == "snli":
-        splits = dict(zip(SPLITS, map(read_snli, _snli(data_dir, cache_dir))))
+        splits = _snli(data_dir, cache_dir)
     elif name == "sick":
         splits = _sick(data_dir)
     else:
@@ -351,7 +351,8 @@ def _snli(data_dir, cache_dir):
     for ending in (".jsonl", ".txt"):
         files = [f"{name}{ending}" for name in _SNLI]
         try:
-            return public_files("snli", files, data_dir, cache_dir)
+            paths = public_files("snli", files, data_dir, cache_dir)
+            return dict(zip(SPLITS, map(read_snli, paths)))
         except FileNotFoundError as error:
             missing = error
     raise missing

@@ -141,8 +141,11 @@ def read_rows(lines, suffix, fields=None, optional=(), whole=True):
     if suffix == ".jsonl":
         yield from _objects(lines, fields, optional)
         return
-    split = _split_csv if suffix == ".csv" else _split_tsv
-    table = (row for row in split(lines) if any(map(str.strip, row[1])))
+    if suffix == ".csv":
+        table = _split_csv(lines)
+    else:
+        table = ((at, line.split("\t")) for at, line in enumerate(lines, 1))
+    table = (row for row in table if any(map(str.strip, row[1])))
     first, header = next(table, (0, None))
     if header is None:
         raise ValueError("it has no row")
@@ -196,11 +199,6 @@ def _objects(lines, fields, optional):
             with naming(f"line {number}"):
                 known[keys] = _named(keys, fields, optional)
         yield number, dict(zip(known[keys], record.values()))
-
-
-def _split_tsv(lines):
-    for number, line in enumerate(lines, 1):
-        yield number, line.split("\t")
 
 
 def _split_csv(lines):

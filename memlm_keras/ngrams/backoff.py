@@ -125,15 +125,12 @@ class Scorer(abc.ABC):
         """Computes the natural-log probability of every word at some places.
 
         Args:
-            text: `memlm_keras.data.Split`, or integers `(tokens,)`.
+            text: as for `score`.
             begin, end: integers, the slice of places.
 
         Returns:
             float64 array `(end - begin, vocabulary_size)`. The entries of the
             text's own words equal `score`.
-
-        Raises:
-            ValueError: as for `score`.
 
         Example:
 
@@ -233,14 +230,11 @@ class Scorer(abc.ABC):
         """Computes the perplexity of a text, including its ends of sentences.
 
         Args:
-            text: `memlm_keras.data.Split`, or integers `(tokens,)`.
+            text: as for `score`, with at least one token.
             verbose: 0 prints nothing, 1 a progress bar and the result.
 
         Returns:
             `memlm_keras.evaluation.Perplexity`.
-
-        Raises:
-            ValueError: as for `score`, or if the text has no token.
 
         Example:
 

@@ -238,8 +238,7 @@ class HalveOnDrop(keras.callbacks.Callback):
             )
         self.values.append(float(logs[self.monitor]))
         if len(self.values) > self.epochs:
-            before = self.values.pop(0)
-            if self.values[-1] < before:
+            if self.values.pop(0) > self.values[-1]:
                 optimizer = self.model.optimizer
                 rate = float(optimizer.learning_rate)
                 optimizer.learning_rate = rate * self.factor

@@ -162,9 +162,9 @@ def test_tokens_are_memory_mapped_and_kept(folder, cache):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"validation": 0}, "`validation` must be a share.*validation=0"),
-        ({"test": 1.5}, "`test` must be a share.*test=1.5"),
-        ({"validation": 0.6, "test": 0.5}, "must leave something to train on"),
+        ({"validation": 0}, "must be shares above 0.*'validation': 0"),
+        ({"test": 1.5}, "a sum below 1.*'test': 1.5"),
+        ({"validation": 0.6, "test": 0.5}, "a sum below 1. Received"),
         ({"validation": 0.5, "test": 0.49}, "The train split gets.*: 3 docum"),
     ],
 )
