@@ -1,1 +1,1 @@
-"""Export formats for programs of others; each folder can be deleted."""
+"""Export formats for other programs; each folder can be deleted."""

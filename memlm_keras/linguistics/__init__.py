@@ -1,4 +1,4 @@
-"""Linguistics: what a model expects of sentences, and checks of models."""
+"""Linguistics: psycholinguistic tests of models, and certificates."""
 
 from memlm_keras.linguistics.certify import Certificate
 from memlm_keras.linguistics.certify import Check

@@ -1,7 +1,7 @@
-"""A certificate: checks of a language model from outside.
+"""Certificates: black-box checks of language models.
 
-Texts go in and log-probabilities come out, by the methods that others call. So
-the checks hold for models of which nothing else is known.
+The checks only use a model's public methods, from texts to log-probabilities,
+so they apply to any model.
 
 Shapes below: T tokens of a text, R rows, V words of the vocabulary.
 """
@@ -22,19 +22,19 @@ from memlm_keras.models.protocols import ScoresPlaces
 from memlm_keras.models.protocols import Streams
 
 PASSED, FAILED, NOT_APPLICABLE = "passed", "failed", "not applicable"
-# The fewest tokens of a text, and the tokens of a segment; there are few sizes,
-# since each is compiled.
+# Minimum tokens of a text, tokens of a segment, and rows; few sizes, because
+# each one is compiled.
 _LEAST, _SEGMENT, _ROWS = 32, 16, 3
-# The most steps that a memory reads at once, and tokens after them.
+# Maximum steps that a memory reads at once, and further tokens.
 _CHUNK, _MORE = 64, 8
 # Steps of an update of dynamic evaluation, as in its paper.
 _UPDATE = 5
-# Places at which later tokens are changed, and at which all words are scored.
+# Places after which tokens are changed, and places where all words are scored.
 _CUTS = (1, 2, 10, 21, 31)
 _PLACES = (0, 20)
-# The most places of a text that are scored one by one.
+# Maximum number of places of a text that are scored one by one.
 _MOST_PLACES = 32
-# Rows that are scored at once, and the most calls of a scoring function.
+# Rows that are scored at once, and maximum calls of a scoring function.
 _CANDIDATES, _MOST_CALLS = 256, 1000
 
 
@@ -45,13 +45,12 @@ class Check:
     Attributes:
         name: string, what was checked.
         result: `"passed"`, `"failed"` or `"not applicable"`.
-        worst: float, the largest difference, in nats; of probabilities that
-            should sum to one, the largest difference of a sum from one.
-            Infinite for numbers that are not comparable, and `None` for a check
-            that does not apply.
-        compared: integer, pairs of numbers that were compared.
-        note: string, where the largest difference is if the check failed, and
-            the reason if it does not apply.
+        worst: float, the largest difference in nats, or for sums of
+            probabilities, the largest difference from one. Infinite if numbers
+            cannot be compared, `None` if the check does not apply.
+        compared: integer, number of pairs of numbers compared.
+        note: string, the place of the largest difference if the check failed,
+            or the reason why it does not apply.
     """
 
     name: str
@@ -81,7 +80,7 @@ class Certificate:
 
     @property
     def passed(self):
-        """Whether no check failed."""
+        """bool, whether no check failed."""
         return not self.count(FAILED)
 
     def count(self, result):
@@ -115,7 +114,7 @@ class Certificate:
         return json.dumps(values, indent=2, allow_nan=False) + "\n"
 
     def write(self, path):
-        """Writes `to_json()` to a file, whole or not at all."""
+        """Writes `to_json()` to a file atomically."""
         with files.atomic_path(path) as temporary:
             temporary.write_text(self.to_json(), encoding="utf-8")
 
@@ -128,20 +127,20 @@ def certify(
     seed=0,
     length=None,
 ):
-    """Checks from outside that a model gives probabilities of a text.
+    """Checks that a model computes valid probabilities of texts.
 
     | check | passes if |
     |---|---|
-    | causal | no later token changes what was predicted before it |
+    | causal | later tokens do not change earlier predictions |
     | normalised | the probabilities of all words sum to one |
-    | scores before it learns | a word's score depends on no later one |
-    | step = segment = whole | a text in pieces gives the same as at once |
-    | resets forget all | an earlier text changes nothing after a reset |
-    | batch rows apart | other rows of a batch change nothing |
-    | says the same | another form of the model, `same_as`, gives the same |
+    | scores before it learns | a word is scored before the model reads it |
+    | step = segment = whole | reading in pieces equals one call |
+    | resets forget all | a text before a reset has no effect |
+    | batch rows apart | other rows of a batch have no effect |
+    | says the same | another form of the model, `same_as`, agrees |
 
     The texts are random words, with repetitions and ends of sentences; for a
-    model with `log_probabilities_at`, most are drawn from the model itself, so
+    model with `log_probabilities_at`, most words are drawn from the model, so
     that its longest n-grams occur.
 
     Args:
@@ -152,22 +151,22 @@ def certify(
             `memlm_keras.serving.load` opens it, or another object with
             `initial_state(rows)` and `step(tokens, state)`; or a function from
             token ids `(time,)` to the natural-log probability of each.
-        same_as: a model of any of these kinds, such as the one that was
-            exported, with which the numbers are compared.
-        vocabulary_size: integer, for a model that does not have it.
+        same_as: a model of any of these kinds to compare with, such as the
+            model that was exported.
+        vocabulary_size: integer, for a model without this attribute.
         tolerance: float, the largest difference that passes, in nats.
-        seed: integer, of the texts.
-        length: integer of at least 32, tokens of a text. `None` is 32, or for a
-            model with a memory, a mixture or a cache 72, or more where a window
-            holds more: then its length and 8.
+        seed: integer, seed of the texts.
+        length: integer of at least 32, tokens of a text. `None` is 32, or 72
+            for a model with a memory, a mixture or a cache; for a longer
+            window, its length plus 8.
 
     Returns:
         `Certificate`.
 
     Raises:
-        ValueError: for an object of another kind, an unknown vocabulary size,
-            models of different vocabularies, scores of another shape than the
-            text, a tolerance that is not above 0, and a length below 32.
+        ValueError: for an object of another kind, a missing vocabulary size,
+            models with different vocabulary sizes, scores of the wrong shape,
+            a tolerance that is not above 0, and a length below 32.
 
     Example:
 
@@ -191,8 +190,8 @@ def certify(
         reader.length = length or max(reader.length, _length_of(same_as))
         if other.vocabulary_size != reader.vocabulary_size:
             raise ValueError(
-                "`same_as` must have the vocabulary of `model`, of "
-                f"{reader.vocabulary_size} words. Received: a model of "
+                "`same_as` must have the vocabulary of `model`, with "
+                f"{reader.vocabulary_size} words. Received: a model with "
                 f"{other.vocabulary_size} words"
             )
     texts = _Texts(reader, seed)
@@ -221,7 +220,7 @@ class _NotApplicable(Exception):
 
 
 def _run(name, cases, tolerance):
-    """The `Check` of a generator of `(found, expected, where)`."""
+    """Runs a generator of `(found, expected, where)`; returns a `Check`."""
     worst, place, compared = 0.0, "", 0
     try:
         for found, expected, where in cases:
@@ -240,13 +239,13 @@ def _run(name, cases, tolerance):
 
 
 def _difference(found, expected):
-    """The largest difference of two arrays, infinite if one has no number
-    there, and how many entries both have, which may be masked."""
+    """Returns the largest difference of two arrays, infinite for NaN or another
+    shape, and the number of entries that are not masked in both."""
     if np.shape(found) != np.shape(expected):
         return np.inf, np.size(expected)
     with np.errstate(invalid="ignore"):
         difference = abs(found - expected)
-    # Logarithms of zero are equal.
+    # Equal infinities have the difference NaN.
     difference = np.ma.where(found == expected, 0.0, difference)
     difference = np.ma.compressed(difference)
     if not difference.size:
@@ -259,13 +258,13 @@ def _difference(found, expected):
 
 
 def _causal(reader, texts):
-    """Changes later tokens, and compares what comes before."""
+    """Changes later tokens, and compares earlier predictions."""
     if reader.one_step:
         raise _NotApplicable("a step is never given a later token")
     text = texts.text
     scores, given = reader.scores(text), reader.gives_distributions
     distributions = reader.distributions(text) if given else None
-    # The last two cuts are after the longest window.
+    # For a long text, the last two cuts are after the longest window.
     last = () if reader.length == _LEAST else (-_MORE + 2, -1)
     for cut in (*_CUTS, *(reader.length + place for place in last)):
         for end in sorted({cut + 1, reader.length}):
@@ -287,10 +286,10 @@ def _normalised(reader, texts):
 
 
 def _scores_first(reader, texts):
-    """Compares a word's score with that from a text without the word."""
+    """Compares the score of a word with its score from a text without it."""
     text = texts.text
     if reader.scores_are_entries:
-        raise _NotApplicable("it gives distributions, and no scores of words")
+        raise _NotApplicable("it gives distributions, not scores of words")
     scores = reader.scores(text)
     for place in reader.places:
         before = reader.unseen(text, place, texts)
@@ -298,7 +297,7 @@ def _scores_first(reader, texts):
 
 
 def _pieces(reader, texts):
-    """Compares a text in pieces with the whole."""
+    """Compares reading in pieces with reading a text at once."""
     read = _require(reader, "pieces")
     whole = reader.distributions(texts.text)
     for size in (1, 3, _SEGMENT):
@@ -306,7 +305,7 @@ def _pieces(reader, texts):
 
 
 def _resets(reader, texts):
-    """Compares a text after others with the text alone."""
+    """Compares a text after other texts with the text alone."""
     reader.scores(texts.others[0])
     first = reader.scores(texts.text)
     reader.scores(texts.others[1])
@@ -345,7 +344,7 @@ def _same(reader, texts, other):
 
 
 def _require(reader, method):
-    """Returns a method of a reader, or raises with the reason for its lack."""
+    """Returns a method of a reader, or raises the reason why it is missing."""
     if method in reader.missing:
         raise _NotApplicable(reader.missing[method])
     return getattr(reader, method)
@@ -366,7 +365,7 @@ class _Texts:
         )
 
     def _draw(self, end):
-        """Words of which most occur twice, and some ends of sentences."""
+        """Draws words, most of which repeat, and ends of sentences."""
         words = self._random.choice(self._ids, self._length // 2)
         text = self._random.choice(words, self._length).astype("int32")
         if end in self._ids:
@@ -374,7 +373,7 @@ class _Texts:
         return text
 
     def change(self, text, begin, end):
-        """A copy with other tokens from `begin` to `end`, in each row."""
+        """Returns a copy with other tokens from `begin` to `end`."""
         changed = text.copy()
         part = np.searchsorted(self._ids, changed[..., begin:end])
         part += self._random.integers(1, len(self._ids), part.shape)
@@ -382,25 +381,25 @@ class _Texts:
         return changed
 
 
-# === Models of each kind, read in one way ===
+# === One interface to each kind of model ===
 
 
 class _Reader:
-    """A model that is read from outside. `missing` says of the methods
-    `pieces`, `rows` and `documents` why the model has none."""
+    """The interface of the checks to a model. `missing` is a dict from methods
+    that do not apply (`pieces`, `rows`, `documents`) to the reasons."""
 
-    # Whether it gives distributions, or only scores of the words of a text;
-    # and whether the latter are taken from the former.
+    # Whether the model gives distributions, or only scores of words; and
+    # whether scores are entries of the distributions.
     gives_distributions = True
     scores_are_entries = False
-    # Whether it reads one token at a time, and nothing else.
+    # Whether the model reads only one token at a time.
     one_step = False
     missing = {}
     length = _LEAST
 
     @property
     def places(self):
-        """Places whose words are scored one by one."""
+        """The places whose words are scored one by one."""
         step = -(-self.length // _MOST_PLACES)
         return range((self.length - 1) % step, self.length, step)
 
@@ -426,23 +425,23 @@ class _Reader:
             parts.append(text)
         self.description = ", ".join(parts)
         self.missing = dict(self.missing)
-        # What perplexities are computed from.
+        # Perplexities are computed with `score_batches`.
         if not isinstance(model, ScoresBatches):
             self.missing.setdefault("documents", "it scores no batches")
 
     def draw(self, text, random):
-        """A text, which the model may continue."""
+        """Returns the text; a subclass draws some words from the model."""
         return text
 
     def scores(self, text):
-        """Log-probability of each token, `(T,)`."""
+        """Returns the log-probability of each token, `(T,)`."""
         if isinstance(self.model, ScoresBatches):
             return self._scores(text, [0])
         entries = self.distributions(text)
         return np.take_along_axis(entries, text[:, None], axis=1)[:, 0]
 
     def documents(self, first, second):
-        """Scores of the second of two documents."""
+        """Returns the scores of the second of two documents."""
         text = np.concatenate([first, second])
         return self._scores(text, [0, len(first)])[len(first) :]
 
@@ -461,18 +460,18 @@ class _Reader:
         return np.asarray(scores[weights > 0], "float64")
 
     def unseen(self, text, place, texts):
-        """Log-probability of every word at a place, by a text that has another
-        word there."""
+        """Returns log-probabilities of all words at a place, from a text with
+        other words from there on."""
         changed = texts.change(text, place, len(text))
         return self.distributions(changed)[place]
 
     def words_at(self, texts):
-        """Yields names of places and log-probabilities `(..., V)` there, as
-        the model gives them."""
+        """Yields descriptions of places, and the model's log-probabilities
+        `(..., V)` there."""
         yield "a place", self.distributions(texts.text)
 
     def _all_words(self, token, state):
-        """Scores of all words `(V,)` after a token and a state, by `_next`."""
+        """Scores all words after a token and a state with `_next`, `(V,)`."""
         size, found = min(_CANDIDATES, self.vocabulary_size), []
         state = {k: ops.repeat(v, size, axis=0) for k, v in state.items()}
         token = np.full(size, token)
@@ -491,7 +490,7 @@ class _Streaming(_Reader):
         super().__init__(model, vocabulary_size)
         self._scorer = getattr(model, "score", None)
         self.scores_are_entries = self._scorer is None
-        # `step` returns logits where the model has a layer of them.
+        # `step` of this package's models returns logits.
         self._in_logits = hasattr(model, "backbone")
         self._whole = getattr(model, "distributions", None)
         if getattr(model, "rows", None) == 1:
@@ -501,7 +500,7 @@ class _Streaming(_Reader):
             self.missing["pieces"] = "the file reads one token at a time"
 
     def _inputs(self, texts):
-        """Texts `(R, T)` after an end of a sentence, without the last token."""
+        """Returns texts `(R, T)` with an end of a sentence before each."""
         ends = np.full((len(texts), 1), self.end, "int32")
         return np.concatenate([ends, texts], axis=1)
 
@@ -528,7 +527,8 @@ class _Streaming(_Reader):
         return _of_shape(self._scorer(self._inputs(text[None]))[0], text)
 
     def pieces(self, text, size):
-        """Distributions by pieces of `size` tokens, with the state carried."""
+        """Returns distributions from pieces of `size` tokens, with the state
+        carried."""
         inputs, found = self._inputs(text[None])[:, :-1], []
         state = self.model.initial_state(1)
         for begin in range(0, len(text), size):
@@ -537,7 +537,7 @@ class _Streaming(_Reader):
         return np.ma.concatenate(found)
 
     def rows(self, texts):
-        """Distributions and scores of rows, `(R, T, V + 1)`."""
+        """Returns distributions and scores of rows, `(R, T, V + 1)`."""
         read = self._read(texts)
         if self._scorer is None:
             return read
@@ -548,7 +548,7 @@ class _Streaming(_Reader):
         if not self._in_logits:
             yield from super().words_at(texts)
             return
-        # Logits have no sum, but the scores of all words have.
+        # Softmax of logits always sums to one, so all words are scored.
         for place in _PLACES:
             inputs = self._inputs(texts.text[None])[:, : place + 1]
             state = self.model.initial_state(1)
@@ -574,7 +574,7 @@ class _Places(_Reader):
             part = self.model.log_probabilities_at(text, place, place + 1)
             weights = np.exp(np.asarray(part, "float64")[0])
             total = weights.sum()
-            # Some words the model would not expect.
+            # Three in ten words stay random.
             if 0 < total < np.inf and random.random() < 0.7:
                 text[place] = random.choice(self.ids, p=weights / total)
         return text
@@ -583,7 +583,7 @@ class _Places(_Reader):
         return self.pieces(text, len(text))
 
     def pieces(self, text, size):
-        """Distributions by calls for `size` places each."""
+        """Returns distributions from calls for `size` places each."""
         parts = [
             self.model.log_probabilities_at(
                 text, begin, min(begin + size, len(text))
@@ -593,7 +593,7 @@ class _Places(_Reader):
         return np.concatenate(parts).astype("float64")
 
     def rows(self, texts):
-        """Distributions after texts, `(R, V)`."""
+        """Returns distributions after texts, `(R, V)`."""
         return np.asarray(self.model.log_probabilities(texts), "float64")
 
 
@@ -612,7 +612,7 @@ class _Adaptive(_Reader):
         return Batches(text, 1, _UPDATE, end_of_sentence_id=self.end)
 
     def _segments(self, text):
-        """Yields inputs, the state before them, and a function that learns."""
+        """Yields inputs and the state before them, then learns from them."""
         self.model.reset()
         state = self.model.lm.initial_state(1)
         for inputs, targets, weights in self._batches(text, None):
@@ -622,7 +622,7 @@ class _Adaptive(_Reader):
             )
 
     def distributions(self, text):
-        """Distributions of each segment, by the weights before it."""
+        """Returns distributions of each segment with the weights before it."""
         found, lm = [], self.model.lm
         for token_ids, state in self._segments(text):
             mapping = list(zip(lm.trainable_variables, self.model.weights))
@@ -641,7 +641,7 @@ class _Adaptive(_Reader):
                 yield f"place {place}", self._all_words(token_ids[0, 0], state)
 
     def _next(self, token, words, state):
-        # What is learned here is forgotten.
+        # `read` updates the weights; this restores them.
         weights = self.model.weights
         scores, _ = self.model.read(token[:, None], words[:, None], state)
         self.model.weights = weights
@@ -676,7 +676,8 @@ class _Function(_Reader):
             yield f"place {place}", self._words(texts.text, place)
 
     def _words(self, text, place):
-        """Log-probability of every word at a place, by a call for each."""
+        """Returns log-probabilities of all words at a place, with one call
+        each."""
         if self.vocabulary_size > _MOST_CALLS:
             raise _NotApplicable(
                 "it gives no distributions, and scoring each word takes "
@@ -692,7 +693,7 @@ class _Function(_Reader):
 
 
 def _reader(model, vocabulary_size):
-    """The model as the checks read it."""
+    """Returns the `_Reader` of a model."""
     if isinstance(model, DynamicEvaluator):
         return _Adaptive(model, vocabulary_size)
     if isinstance(model, Streams):
@@ -700,7 +701,7 @@ def _reader(model, vocabulary_size):
             return _Streaming(model, vocabulary_size)
 
         def score(text):
-            # It reads a whole sentence, from its beginning to its end.
+            # A model that is not causal reads whole sentences.
             ends = np.full(1, end, "int32")
             row = np.concatenate([ends, text, ends])
             return model.score(row[None])[0, :-1]
@@ -720,7 +721,7 @@ def _reader(model, vocabulary_size):
 
 
 def _length_of(model):
-    """Tokens of a text in which each window slides, and each chunk ends."""
+    """Returns the length of a text that exceeds each window and chunk."""
     model = getattr(model, "lm", model)
     sizes = [
         getattr(part, "context_length", 0)
@@ -739,7 +740,7 @@ def _length_of(model):
 
 
 def _of_shape(scores, texts):
-    """Scores of texts in float64, or raises `ValueError`."""
+    """Returns scores in float64; raises `ValueError` for a wrong shape."""
     scores = np.asarray(scores, "float64")
     if scores.shape != texts.shape:
         raise ValueError(

@@ -33,20 +33,21 @@ class SequenceAutoencoder(DualSequenceModel):
     forcing); in `generate` it reads its own.
 
     Args:
-        vocabulary_size: integer, number of tokens; `None` is that of
+        vocabulary_size: integer, number of tokens; `None` for the size of
             `vocabulary`.
         embedding_dim: integer, size of the embedding vectors.
         encoder: Keras recurrent layer, or cell, that reads the sequence.
-        decoder: layer or cell that writes it, of the encoder's units.
-        conditioning: `"source"`, the final memory of the encoder is the source
+        decoder: layer or cell that writes it, with as many units as the
+            encoder.
+        conditioning: `"source"`: the final memory of the encoder is the source
             memory of a `memlm_keras.cells.DualAssociativeGRUCell` or
-            `DualAssociativeMemoryCell`; or `"memory"`, the decoder begins with
-            it: the cell state of an LSTM, the associative memory, or the state
-            of a GRU, without its last output.
+            `DualAssociativeMemoryCell`. `"memory"`: the decoder starts from
+            the encoder's memory, which is the cell state of an LSTM, the
+            associative memory, or the state of a GRU, without its last output.
         dropout: float in [0, 1), rate on embeddings and on the inputs of the
             output layer.
         end_of_sentence_id: integer, begins and ends a written sequence; `None`
-            is that of `vocabulary`, or else 0.
+            for the id of `vocabulary`, or 0 without a vocabulary.
         initializer: Keras initializer of the embeddings and the output layer;
             `None` for Glorot uniform.
         embeddings_initializer: Keras initializer of the embeddings; `None` for
@@ -55,14 +56,14 @@ class SequenceAutoencoder(DualSequenceModel):
         vocabulary: `memlm_keras.data.Vocabulary` that is saved with the model,
             so that it reads and writes strings, or `None`.
         name: string or `None`.
-        dtype: dtype policy of all but recurrent layers; by default the global
-            policy.
+        dtype: dtype policy of all layers except the recurrent ones; by default
+            the global policy.
 
     Call arguments:
-        inputs: dict of int32 tensors, as `memlm_keras.data.AutoencodingBatches`
-            have: `"source"` `(batch, time)` and `"source_length"` `(batch,)`,
-            at least 1; `"target"` `(batch, time)`, which the decoder reads.
-            Tokens after a length are ignored.
+        inputs: dict of int32 tensors, as in
+            `memlm_keras.data.AutoencodingBatches`: `"source"` `(batch, time)`,
+            `"source_length"` `(batch,)`, at least 1, and `"target"` `(batch,
+            time)`, which the decoder reads. Tokens after a length are ignored.
         training: optional bool.
 
     Returns:
@@ -71,7 +72,7 @@ class SequenceAutoencoder(DualSequenceModel):
     Raises:
         ValueError: for sizes that are not positive integers, a dropout outside
             [0, 1), layers that are not recurrent, run backwards or are
-            `stateful`, another `conditioning`, or `"source"` for a decoder
+            `stateful`, an unknown `conditioning`, or `"source"` with a decoder
             that reads no source.
 
     Example:
@@ -215,20 +216,20 @@ class SequenceAutoencoder(DualSequenceModel):
         """Reads sequences, and writes them from the memory.
 
         Args:
-            source: sequence of 1-D integer arrays, each with its end; or, for
-                a model with a `vocabulary`, a string or a list of strings.
+            source: sequence of 1-D integer arrays, each with its end id; or,
+                for a model with a `vocabulary`, a string or a list of strings.
             sampler: sampler of `keras_nlp.samplers`, or its name: `"greedy"`,
                 or `keras_nlp.samplers.BeamSampler(num_beams=5)`.
-            max_length: integer, most tokens to write; `None` for twice the
-                length of the longest source.
+            max_length: integer, maximum number of tokens to write; `None` for
+                twice the length of the longest source.
 
         Returns:
-            List of int32 arrays, without their ends; for strings, a string or
-            a list of strings.
+            List of int32 arrays, without their end ids; for strings, a string
+            or a list of strings.
 
         Raises:
-            ValueError: for an empty `source` or one of another form, and for
-                strings without a vocabulary.
+            ValueError: for an empty or malformed `source`, and for strings
+                without a vocabulary.
         """
         if is_text(source):
             vocabulary = require_strings("source", source, self.vocabulary)
@@ -244,7 +245,7 @@ class SequenceAutoencoder(DualSequenceModel):
             max_length = 2 * int(lengths.max())
         require_positive_integer("max_length", max_length)
         ids = require_token_ids("source", ids, self.vocabulary_size)
-        # The end of a sentence comes first, as the prompt.
+        # The prompt is the end-of-sentence id.
         prompt = np.full(
             (len(ids), 1 + max_length), self.end_of_sentence_id, "int32"
         )
@@ -267,7 +268,7 @@ class SequenceAutoencoder(DualSequenceModel):
 
 
 class EncoderDecoder:
-    """The layers of an autoencoder, joined for its graph and for generation."""
+    """Encodes and decodes with the layers of an autoencoder."""
 
     def __init__(
         self, embedding, encoder, decoder, head, conditioning, dropouts
@@ -281,7 +282,7 @@ class EncoderDecoder:
         self.mask = LengthMask(name="length_mask")
 
     def encode(self, source, lengths, training=False):
-        """Returns the initial states of the decoder, a list of tensors."""
+        """Encodes a source; returns the decoder's initial states, a list."""
         vectors = self.dropouts["source"](
             self.embedding(source), training=training
         )
@@ -291,7 +292,7 @@ class EncoderDecoder:
         return starting_states(self.conditioning, states, self.decoder)
 
     def decode(self, target, states, training=False):
-        """Reads target tokens `(batch, time)`; returns logits and states."""
+        """Decodes target tokens `(batch, time)`; returns logits and states."""
         vectors = self.dropouts["target"](
             self.embedding(target), training=training
         )

@@ -14,23 +14,24 @@ from memlm_keras.masking import take_steps
 
 
 class Prediction(NamedTuple):
-    """Logits `(batch, time, vocabulary)`; values of targets `(batch, time)`."""
+    """Logits `(batch, time, vocabulary)`, and log-probabilities and losses of
+    the targets `(batch, time)`."""
 
-    logits: Any  # `None` where the head computes losses without them
+    logits: Any  # `None` if the head computes losses without logits
     log_probability: Any = None
-    loss: Any = None  # in training with the term of a supervised mixture
+    loss: Any = None  # in training, includes the term of a supervised mixture
 
 
 # === Named states ===
 
 
 def pack_named(prefix, values):
-    """Adds a prefix to the names of a state."""
+    """Returns a state whose names have a prefix."""
     return {f"{prefix}_{name}": value for name, value in values.items()}
 
 
 def unpack_named(state, prefix):
-    """Selects the values of a prefix from a state; `None` stays."""
+    """Returns the values whose names have a prefix; `None` for `None`."""
     if state is None:
         return None
     return {
@@ -43,8 +44,8 @@ def unpack_named(state, prefix):
 def reset_rows(state, initial, reset):
     """Replaces the rows marked by `reset`, bool `(batch,)`, by `initial`."""
 
-    # `where` copies, so assigning to a variable of the state later cannot
-    # touch what backward needs.
+    # `where` copies: a later assignment to a state variable cannot change
+    # tensors that the backward pass needs.
     def choose(value, start):
         rows = ops.reshape(reset, (-1,) + (1,) * (len(value.shape) - 1))
         return ops.where(rows, ops.cast(start, value.dtype), value)
@@ -56,11 +57,11 @@ def reset_rows(state, initial, reset):
 
 
 class Backbone:
-    """The layers of a `memlm_keras.LanguageModel`, joined once: `forward` calls
+    """Runs the layers of a `memlm_keras.LanguageModel`: `forward` calls
     `embed`, `recur`, `remember` and `predict`."""
 
-    # An `embedding` with `draws` makes the sample of `draw(token_ids, units)`,
-    # which its call and that of a `head` with `draws` take as `drawn`.
+    # An embedding whose `draws` is true samples its matrix in
+    # `draw(token_ids, units)`; embedding and head take the sample as `drawn`.
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class Backbone:
             self._names.append(tree.pack_sequence_as(states, names))
 
     def layers(self):
-        """Returns the layers with weights, a dict by place."""
+        """Returns a dict of the layers with weights, by their place."""
         named = {"embedding": self.embedding, "head": self.head}
         for index, layer in (*self._below, *self._above):
             named[f"recurrent_{index}"] = layer
@@ -104,7 +105,7 @@ class Backbone:
     # === The steps ===
 
     def embed(self, token_ids, training=False, drawn=None):
-        """Embeds tokens `(batch, time)`; `drawn` is a sample or `None`."""
+        """Embeds tokens `(batch, time)`, with a sampled matrix if given."""
         sample = {} if drawn is None else {"drawn": drawn}
         vectors = self.embedding(token_ids, training=training, **sample)
         return self.dropouts[0](vectors, training=training)
@@ -158,17 +159,18 @@ class Backbone:
         sample_weight=None,
         positions=None,
     ):
-        """Predicts by the head and the mixture, if any, from outputs of all
+        """Applies the head and the mixture, if any, to the outputs of all
         steps; returns a `Prediction` and the mixture's state."""
         projected = outputs
         if positions is not None:
             projected = take_steps(outputs, positions)
         draws = getattr(self.head, "draws", False)
         mixture, logits = self.mixture, None
-        # A mixture without weights does not train, but remembers.
+        # A mixture without weights is not trained, but updates its state.
         mixes = mixture is not None and not (training and not mixture.weights)
         if sample_weight is not None and not draws:
-            # What is mixed in changes the factors of the head's losses.
+            # The mixture changes the gradients of the head's losses, so their
+            # factors are not the sample weights.
             factors = None if mixes else sample_weight
             losses = head_losses(
                 self.head, projected, targets, factors, training
@@ -224,8 +226,8 @@ class Backbone:
     # === The whole model ===
 
     def initial_state(self, batch_size):
-        """Returns the state before the first token: a flat dict of tensors
-        `(batch_size, ...)`, of the recurrent layers from the bottom first."""
+        """Returns the state before the first token, a flat dict of tensors
+        `(batch_size, ...)`; recurrent layers come first, from the bottom."""
         state = {}
         for index, layer in (*self._below, *self._above):
             values = tree.flatten(layer.get_initial_state(batch_size))
@@ -246,10 +248,9 @@ class Backbone:
         sample_weight=None,
         positions=None,
     ):
-        """Runs the whole model on `token_ids` `(batch, time)`; returns
-        `(prediction, state)`, the first a `Prediction`."""
-        # `sampled` draws smoothed matrices as in training. With `positions`
-        # `(batch, queries)`, the steps that predict, targets have this shape.
+        """Runs the model on token ids `(batch, time)`; returns a `Prediction`
+        and the new state. `sampled` draws smoothed matrices as in training;
+        with `positions` `(batch, queries)`, only these steps predict."""
         drawn = self._draw(token_ids) if training or sampled else None
         # A mixture reads the outputs of all steps.
         early = positions if self.mixture is None else None
@@ -267,8 +268,8 @@ class Backbone:
             positions if early is None else None,
         )
         if training:
-            # At the end, since a layer forgets its losses when it is called,
-            # and those of the layers that it holds.
+            # Last, because calling a layer clears its losses and those of
+            # its sublayers.
             for layer in (self.embedding, self.head):
                 if getattr(layer, "draws", False):
                     layer.add_divergence()
@@ -293,8 +294,8 @@ class Backbone:
         return prediction.log_probability, state
 
     def attend(self, token_ids, state=None):
-        """Returns the attention weights, the memory's or else the mixture's,
-        and the new state."""
+        """Returns the attention weights of the memory, or of the mixture if
+        the memory does not attend; and the new state."""
         outputs, new_state, weights = self._read(token_ids, state)
         _, mixture_state, of_mixture, _ = self._mix(
             outputs, token_ids, None, state
@@ -304,9 +305,8 @@ class Backbone:
         return weights, new_state | mixture_state
 
     def outputs(self, token_ids, targets, state=None):
-        """Returns `((outputs, scores), state)` without a mixture: inputs of the
-        head `(batch, time, units)`, and log-probabilities of targets, if any.
-        """
+        """Returns `((outputs, scores), state)`: the head's inputs `(batch,
+        time, units)`, and its log-probabilities of targets, or `None`."""
         outputs, state, _ = self._read(token_ids, state)
         if targets is None:
             return (outputs, None), state
@@ -321,7 +321,7 @@ class Backbone:
         drawn=None,
         positions=None,
     ):
-        """Embeds, recurs and remembers: all before the prediction."""
+        """Runs `embed`, `recur` and `remember`."""
         vectors = self.embed(token_ids, training, drawn)
         outputs, below = self.recur(vectors, state, training)
         early = None if self._above else positions
@@ -346,8 +346,8 @@ class Backbone:
 
 def compile_inference(model, function):
     """Compiles a function of nested tensors that reads variables of `model`."""
-    # Otherwise JAX would trace and compile a recurrent layer at every call, and
-    # TensorFlow run it operation by operation.
+    # Otherwise JAX would trace and compile a recurrent layer at every call,
+    # and TensorFlow would run one operation at a time.
     backend = keras.backend.backend()
     if backend == "jax":
         import jax

@@ -22,8 +22,8 @@ class Ensemble(StreamingModel):
 
         p(w) = 1/n sum_i p_i(w)
 
-    as Zaremba et al. (2014, Table 1) average theirs. The models may differ in
-    everything but the vocabulary. An ensemble streams, scores, generates, is
+    as in Zaremba et al. (2014, Table 1). The models may differ in everything
+    but the vocabulary. An ensemble streams, scores, generates, and is
     evaluated, saved and exported like its models.
 
     Args:
@@ -37,8 +37,8 @@ class Ensemble(StreamingModel):
         Natural-log probabilities `(batch, time, vocabulary_size)`.
 
     Raises:
-        ValueError: if `models` holds something else, nothing, one model twice,
-            a model that is not causal, or models of different vocabularies.
+        ValueError: if `models` is empty, or contains another object, one model
+            twice, a model that is not causal, or different vocabularies.
 
     Example:
 
@@ -68,11 +68,11 @@ class Ensemble(StreamingModel):
         return self.backbone.models
 
     def count_params(self):
-        """Number of parameters of all models."""
+        """Returns the number of parameters of all models."""
         return sum(model.count_params() for model in self.models)
 
     def with_fixed_matrices(self):
-        """Makes an ensemble of `with_fixed_matrices` of its models."""
+        """Returns an ensemble of the models' `with_fixed_matrices()`."""
         models = [model.with_fixed_matrices() for model in self.models]
         return self if models == self.models else Ensemble(models)
 
@@ -88,7 +88,7 @@ class Ensemble(StreamingModel):
             `[loss, perplexity, nats]`, or a dict of these by name.
 
         Raises:
-            ValueError: if the batches hold token ids outside the vocabulary.
+            ValueError: if the batches contain ids outside the vocabulary.
         """
         verbose = 1 if verbose == "auto" else verbose
         scores, weights = self.score_batches(x, verbose=verbose)
@@ -106,8 +106,8 @@ class Ensemble(StreamingModel):
 
 
 class Members(keras.layers.Layer):
-    """The backbone of an ensemble and the only layer of its graph, which could
-    not have two layers of one name."""
+    """The backbone of an ensemble. It is the only layer of the graph, because
+    layers of several models could have the same name."""
 
     memory = None
     mixture = None
@@ -141,7 +141,7 @@ class Members(keras.layers.Layer):
         return self._mean(score, state)
 
     def _mean(self, predict, state):
-        """Logarithms of the mean of probabilities, and the new state."""
+        """Returns the logarithm of the mean probability, and the new state."""
         mean, states = None, []
         for backbone, own in self._each(state):
             found, own = predict(backbone, own)
@@ -150,7 +150,7 @@ class Members(keras.layers.Layer):
         return mean - math.log(len(self.models)), self._joined(states)
 
     def attend(self, token_ids, state=None):
-        """Reads without attention, which the models do not share."""
+        """Reads tokens; returns no attention, as models attend differently."""
         states = [
             backbone.attend(token_ids, own)[1]
             for backbone, own in self._each(state)
@@ -174,7 +174,7 @@ def models_of(model):
 
 
 def require_members(models):
-    """Raises `ValueError` unless models can predict together."""
+    """Raises `ValueError` unless an ensemble can average the models."""
     if not isinstance(models, (list, tuple)) or not models:
         raise ValueError(
             "`models` must be a list of at least one language model. Received: "
@@ -190,17 +190,17 @@ def require_members(models):
         require_streaming("`Ensemble`", model)
     if len({id(model) for model in models}) < len(models):
         raise ValueError(
-            "`models` must hold different models. Received: one of them twice"
+            "`models` must hold different models. Received: the same one twice"
         )
     sizes = [model.vocabulary_size for model in models]
     if len(set(sizes)) > 1:
         raise ValueError(
-            "`models` must be of one vocabulary. Received: models with "
+            "`models` must have one vocabulary. Received: models with "
             f"vocabulary_size of {sizes}"
         )
     known = [model.vocabulary for model in models if model.vocabulary]
     if any(vocabulary != known[0] for vocabulary in known):
         raise ValueError(
-            "`models` must be of one vocabulary. Received: models of "
+            "`models` must have one vocabulary. Received: models with "
             + " and ".join(map(describe, known))
         )

@@ -1,4 +1,4 @@
-"""Does a hypothesis follow from a premise? A classifier of sentence pairs."""
+"""A classifier of sentence pairs: does a hypothesis follow from a premise?"""
 
 import keras
 import numpy as np
@@ -17,7 +17,7 @@ from memlm_keras.models.pairs import padded
 from memlm_keras.models.pairs import require_conditioning
 from memlm_keras.models.pairs import starting_states
 
-# Pairs that `classify` reads at once, and the multiple that it pads lengths to.
+# `classify` reads 64 pairs at once, and pads their lengths to multiples of 8.
 _ROWS, _MULTIPLE = 64, 8
 
 
@@ -35,29 +35,29 @@ class EntailmentClassifier(DualSequenceModel):
     (2016).
 
     Args:
-        vocabulary_size: integer, number of tokens; `None` is that of
+        vocabulary_size: integer, number of tokens; `None` for the size of
             `vocabulary`.
         embedding_dim: integer, size of the embedding vectors.
         recurrent: Keras recurrent layer, or cell, that reads the premise.
         recurrent_hypothesis: layer or cell that reads the hypothesis; `None`
             for the same one, with shared weights.
-        conditioning: `"memory"`, the hypothesis begins with the premise's
-            final memory (conditional encoding): the cell state of an LSTM, the
-            associative memory, or the state of a GRU, without its last output;
-            `"source"`, the final memory of the premise is the source memory of
-            a `memlm_keras.cells.DualAssociativeGRUCell` or
-            `DualAssociativeMemoryCell`, or the source's tape of an
-            `LSTMNetworkCell`; or `None`, each is read by itself.
+        conditioning: `"memory"`: the hypothesis starts from the premise's
+            final memory (conditional encoding), which is the cell state of an
+            LSTM, the associative memory, or the state of a GRU, without its
+            last output. `"source"`: the final memory of the premise is the
+            source memory of a `memlm_keras.cells.DualAssociativeGRUCell` or
+            `DualAssociativeMemoryCell`, or the source tape of an
+            `LSTMNetworkCell`. `None`: each sentence is read by itself.
         memory: a `memlm_keras.memory.WordByWordAttention`, or `None`.
         top: recurrent layer or cell, or `None`; not with a `memory`.
-        pooling: `"mean"`, `[p; h]` are the means of the first layer's outputs
-            over the words; or `None`. Not with a `memory` or `top`.
+        pooling: `"mean"`, `p` and `h` are the means of the first layer's
+            outputs over the words; or `None`. Not with a `memory` or `top`.
         classifier_units: sequence of integers, sizes of the rectifier layers.
         projection: integer, units that embeddings are projected to, with a
             bias; or `None` for no projection.
-        num_classes: integer; `None` is the number of `labels`, or else 3.
+        num_classes: integer; `None` for the number of `labels`, or 3.
         dropout: float in [0, 1), rate on embeddings and outputs of layers.
-        initializer: Keras initializer of all matrices but those of recurrent
+        initializer: Keras initializer of all matrices outside the recurrent
             layers; `None` for Glorot uniform.
         embeddings_initializer: Keras initializer of the embedding; `None` for
             `initializer`, or else uniform in +-0.05, and in +-0.5 where a cell
@@ -67,11 +67,11 @@ class EntailmentClassifier(DualSequenceModel):
         labels: sequence of strings, the names of the classes, such as
             `corpus.labels`; or `None`.
         name: string or `None`.
-        dtype: dtype policy of all but recurrent layers; by default the global
-            policy.
+        dtype: dtype policy of all layers except the recurrent ones; by default
+            the global policy.
 
     Call arguments:
-        inputs: dict of int32 tensors, as `memlm_keras.data.PairBatches` have:
+        inputs: dict of int32 tensors, as in `memlm_keras.data.PairBatches`:
             `"premise"` and `"hypothesis"` `(batch, time)`, `"premise_length"`
             and `"hypothesis_length"` `(batch,)`, at least 1. Tokens after a
             length are ignored.
@@ -82,11 +82,11 @@ class EntailmentClassifier(DualSequenceModel):
 
     Raises:
         ValueError: for sizes that are not positive integers, a dropout outside
-            [0, 1), `labels` that are not one for each class, a vocabulary of
-            another size, layers that are not recurrent, run backwards or are
-            `stateful`, another `conditioning` or one that the layer that reads
-            the hypothesis cannot have, another `pooling`, or more than one of
-            `memory`, `top` and `pooling`.
+            [0, 1), another number of `labels` than of classes, a vocabulary
+            of another size, layers that are not recurrent, run backwards or
+            are `stateful`, an unknown `conditioning` or `pooling`, a
+            conditioning that the layer of the hypothesis does not support, or
+            more than one of `memory`, `top` and `pooling`.
 
     Example:
 
@@ -295,8 +295,8 @@ class EntailmentClassifier(DualSequenceModel):
             Without `labels`, these are 0, 1, 2 and so on.
 
         Raises:
-            ValueError: if the model has no vocabulary, a string has no word, or
-                the lists are not of one length.
+            ValueError: if the model has no vocabulary, a string has no word,
+                or the lists have different lengths.
 
         Example:
 
@@ -333,14 +333,14 @@ class EntailmentClassifier(DualSequenceModel):
                         f"A sentence is empty: `{name}` has no word in {text!r}"
                     )
         pairs = [*zip(*sentences.values())]
-        # Pairs of similar lengths are read side by side.
+        # Pairs of similar lengths share a batch.
         order = sorted(range(len(pairs)), key=lambda n: [*map(len, pairs[n])])
         labels, found = self.labels or range(self.num_classes), {}
         for begin in range(0, len(order), _ROWS):
             places, inputs = order[begin : begin + _ROWS], {}
             for name, rows in sentences.items():
                 ids, lengths = padded(name, [rows[n] for n in places])
-                # Few lengths, so that few shapes are compiled.
+                # Fewer different shapes have to be compiled.
                 ids = np.pad(ids, ((0, 0), (0, -ids.shape[1] % _MULTIPLE)))
                 inputs[name] = ids.astype("int32")
                 inputs[f"{name}_length"] = lengths
@@ -351,10 +351,10 @@ class EntailmentClassifier(DualSequenceModel):
         return found[0] if single else [found[n] for n in range(len(pairs))]
 
     def attention(self, inputs):
-        """Returns the attention to the premise at each word.
+        """Returns the attention weights on the premise at each word.
 
         Args:
-            inputs: as for a call.
+            inputs: dict, as in a call.
 
         Returns:
             float32 array `(batch, time of hypothesis, time of premise)`.
@@ -368,13 +368,13 @@ class EntailmentClassifier(DualSequenceModel):
                 "`memlm_keras.memory.WordByWordAttention`. Received: a model "
                 "with memory=None"
             )
-        # Not an attribute, since Keras would save it with this model.
+        # Keras would save the model of an attribute with this model.
         weights = keras.Model(self.input, self._attention_weights)(inputs)
         return ops.convert_to_numpy(ops.cast(weights, "float32"))
 
 
 def _classes(num_classes, labels):
-    """The number of classes, and a tuple of their labels or `None`."""
+    """Returns the number of classes, and a tuple of labels or `None`."""
     if labels is None:
         num_classes = 3 if num_classes is None else num_classes
         require_positive_integer("num_classes", num_classes)
@@ -392,6 +392,6 @@ def _classes(num_classes, labels):
 
 
 def _mean(outputs, mask):
-    """Mean over the steps that count, `(batch, units)`."""
+    """Returns the mean over the steps in the mask, `(batch, units)`."""
     weights = ops.cast(mask, outputs.dtype)[..., None]
     return ops.sum(outputs * weights, axis=1) / ops.sum(weights, axis=1)

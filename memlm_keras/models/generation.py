@@ -1,4 +1,4 @@
-"""Continuing a prompt, with samplers of this module or of keras_nlp."""
+"""Text generation, with samplers of this module or of keras_nlp."""
 
 import difflib
 import itertools
@@ -11,7 +11,7 @@ from memlm_keras import files
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
 
-# Of keras_nlp: as many words, or the fewest of this probability together.
+# Defaults of keras_nlp's samplers: the number of words, and the probability.
 _TOP_K, _TOP_P = 5, 0.1
 SAMPLERS = ("beam", "greedy", "random", "top_k", "top_p")
 
@@ -25,7 +25,7 @@ def generate(
     stop_token_ids,
     suppress_token_ids,
 ):
-    """See `memlm_keras.LanguageModel.generate`."""
+    """Implements `LanguageModel.generate`."""
     if vocabulary is not None or model.vocabulary is not None:
         vocabulary = require_vocabulary(model, vocabulary)
     rows, restore = _read_prompt(prompt, vocabulary)
@@ -65,7 +65,7 @@ def generate(
 
 
 def _suppressing(model, token_ids):
-    """Returns `model.step`, with no probability for some tokens."""
+    """Returns a `model.step` that gives some tokens no probability."""
     if token_ids is None or np.size(token_ids) == 0:
         return model.step
     size = model.vocabulary_size
@@ -74,8 +74,8 @@ def _suppressing(model, token_ids):
     penalty[token_ids] = -1e9
     if penalty.all():
         raise ValueError(
-            "`suppress_token_ids` must leave a token to write. Received: each "
-            f"of the {size} ids"
+            "`suppress_token_ids` must leave a token to write. Received: all "
+            f"{size} ids"
         )
     penalty = ops.convert_to_tensor(penalty)
 
@@ -96,10 +96,9 @@ def sample(
     stop_token_ids,
     may_be_empty=True,
 ):
-    """Writes tokens `(batch, time)` with a sampler, and fills a row from its
-    first stop token; returns them and the rows' lengths."""
-    # `fixed` marks prompts, and `state` is that before the last token of the
-    # shortest one; `step(tokens, state)` returns logits and the new state.
+    """Continues `tokens` `(batch, time)` where bool `fixed` is false, and
+    repeats a row's first stop token; returns the tokens and the lengths."""
+    # `state` is the state before the last token of the shortest prompt.
 
     def next_token(prompt, state, index):
         last = ops.slice(prompt, (0, index - 1), (ops.shape(prompt)[0], 1))
@@ -109,12 +108,12 @@ def sample(
     sampler = _sampler(sampler, model.vocabulary_size)
     stops = list(stop_token_ids or ())
     if stops:
-        # A sampler by beams has the beams of a row one after the other.
+        # A beam sampler keeps the beams of a row next to each other.
         beams = getattr(sampler, "num_beams", 1)
         next_token = _ending(
             next_token, np.repeat(fixed, beams, axis=0), stops, may_be_empty
         )
-    # Samplers look for stop tokens also at positions not yet written.
+    # Samplers also look for stop tokens at positions not written yet.
     filler = next(token for token in itertools.count() if token not in stops)
     generated = sampler(
         next=next_token,
@@ -134,10 +133,10 @@ def sample(
 
 
 def _ending(next_token, fixed, stops, may_be_empty):
-    """Wraps `next_token`: a row that has ended repeats its stop token, and one
-    that may not be empty does not begin with it."""
-    # Samplers continue a row until all have ended, and the score of a beam
-    # would change with the tokens that they write there.
+    """Wraps `next_token` so that an ended row repeats its stop token, and a
+    row that may not be empty does not start with one."""
+    # Samplers continue a row until all rows have ended; the tokens after the
+    # end would change the score of a beam.
     prompt_lengths = ops.array(fixed.sum(axis=1), "int32")
 
     def next_or_end(prompt, state, index):
@@ -168,7 +167,7 @@ def _ending(next_token, fixed, stops, may_be_empty):
 
 
 def _sampler(sampler, vocabulary_size):
-    """Returns a sampler, which may be given by its name."""
+    """Returns the sampler of a name; a sampler itself is returned as it is."""
     if callable(sampler):
         return sampler
     if sampler not in SAMPLERS:
@@ -184,14 +183,15 @@ def _sampler(sampler, vocabulary_size):
 
 
 def beam_sampler(user, **arguments):
-    """Returns a `BeamSampler` of keras_nlp; its absence names the user."""
+    """Returns keras_nlp's `BeamSampler`; without keras_nlp, the error says
+    that `user` needs it."""
     keras_nlp = files.import_package("keras_nlp", user, "keras-nlp")
     return keras_nlp.samplers.BeamSampler(**arguments)
 
 
 class _Sampler:
-    """Writes one token of each row after another, with the random numbers of
-    the sampler of keras_nlp of this name, which takes seconds to import."""
+    """Samples one token per row at a time, like keras_nlp's sampler of the
+    same name, whose import takes seconds."""
 
     def __init__(self, name, vocabulary_size):
         self.name = name
@@ -233,7 +233,7 @@ class _Sampler:
 
 
 def is_text(tokens):
-    """Whether tokens are a string, or a list of strings."""
+    """Returns whether `tokens` is a string or a list of strings."""
     if isinstance(tokens, str):
         return True
     return (
@@ -244,7 +244,7 @@ def is_text(tokens):
 
 
 def require_strings(name, text, vocabulary):
-    """Returns a vocabulary, or raises `ValueError` if it is `None`."""
+    """Returns the vocabulary, or raises `ValueError` if it is `None`."""
     if vocabulary is None:
         raise ValueError(
             f"Strings as `{name}` need a model with a `vocabulary`, a "
@@ -255,12 +255,14 @@ def require_strings(name, text, vocabulary):
 
 
 def _read_prompt(prompt, vocabulary):
-    """Returns rows of ids, and a function that restores the prompt's form."""
+    """Returns rows of ids, and a function from the generated ids and lengths
+    to the type of the prompt."""
     strings = [prompt] if isinstance(prompt, str) else prompt
     if is_text(prompt):
         vocabulary = require_strings("prompt", prompt, vocabulary)
         rows = [vocabulary.encode(row) for row in strings]
-        # A text begins after the end of a sentence, which is no part of it.
+        # An empty string is read as one end of a sentence, which is not
+        # returned.
         start = [vocabulary.end_of_sentence_id]
         begins = [int(not len(row)) for row in rows]
 

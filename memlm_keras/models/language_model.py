@@ -1,4 +1,4 @@
-"""The language model: its layers, its call, and training with a state."""
+"""The language model: layers, calls, and training with a carried state."""
 
 import contextlib
 
@@ -44,18 +44,18 @@ class LanguageModel(StreamingModel, SequenceModel):
     Token ids are embedded, run through a stack of recurrent layers, read back
     from a memory, and projected to logits over the vocabulary. `lm(tokens)`
     starts from an empty context; `step` continues from an explicit state; and
-    `fit` and `evaluate` carry the state from batch to batch when the batches
-    say where a context begins, as `memlm_keras.data.Batches` do.
+    `fit` and `evaluate` carry the state from batch to batch if the batches
+    mark where a context begins, as `memlm_keras.data.Batches` do.
 
     Args:
-        vocabulary_size: integer, number of tokens, V; `None` is that of
-            `vocabulary`, or of `embedding`.
-        embedding_dim: integer, size of the embedding vectors; `None` is that
-            of `embedding`.
+        vocabulary_size: integer, number of tokens; `None` for the size of
+            `vocabulary` or of `embedding`.
+        embedding_dim: integer, size of the embedding vectors; `None` for the
+            size of `embedding`.
         recurrent: list of Keras recurrent layers (`keras.layers.LSTM`, `GRU`,
-            `SimpleRNN`, `RNN`) or cells, bottom first, each given once; it may
-            be empty with a memory. The model sets
-            `return_sequences` and `return_state` on them.
+            `SimpleRNN`, `RNN`) or cells, bottom first, all different; may be
+            empty if there is a memory. The model sets `return_sequences` and
+            `return_state`.
         memory: a layer of `memlm_keras.memory`, or `None`.
         dropout: float in [0, 1), rate on the non-recurrent connections: the
             embeddings and the outputs of each recurrent layer (Zaremba et
@@ -63,58 +63,57 @@ class LanguageModel(StreamingModel, SequenceModel):
             `"embeddings"`, `"outputs"` of the last recurrent layer, and
             `"between"` the recurrent layers; with `"variational": True`, masks
             are the same at all steps of a sequence (Gal and Ghahramani, 2016).
-            Rates of words are the embedding's, and of recurrent connections
-            those of Keras' layers, `recurrent_dropout`.
-        tie_embeddings: whether the output projection shares its matrix with
-            the embedding.
-        initializer: Keras initializer of embedding, projection and its bias,
-            where these are not given. `None`: uniform in +-0.05, or in +-0.5
-            where a cell with an associative memory reads, Glorot uniform and
-            zero.
+            The embedding has word dropout, and Keras' recurrent layers have
+            `recurrent_dropout`.
+        tie_embeddings: bool, whether the output projection shares the matrix
+            of the embedding.
+        initializer: Keras initializer of the embedding, the projection and its
+            bias, unless these layers are given. `None`: uniform in +-0.05 (in
+            +-0.5 if a cell with an associative memory reads the embeddings),
+            Glorot uniform, and zero.
         recurrent_above: list of recurrent layers or cells that read the
             outputs of the memory, bottom first.
         mixture: a `memlm_keras.mixtures.Mixture` that mixes earlier words into
             the prediction, such as `PointerSentinel`, or `None`. Then the
             logits are log-probabilities. A mixture without weights, such as
             `NeuralCache`, takes no part in training.
-        embedding: a `memlm_keras.embeddings.Embedding`, or a
-            `memlm_keras.smoothing.SmoothedEmbedding`, with dropout of words,
-            smoothing and initializers of its own; it may leave its sizes to the
-            model. `None` for a plain one. A smoothing needs
+        embedding: a `memlm_keras.embeddings.Embedding` or
+            `memlm_keras.smoothing.SmoothedEmbedding`, with its own word
+            dropout, smoothing and initializers; the model sets sizes that are
+            not given. `None` for a plain embedding. A smoothing needs
             `model.smoothing.adapt(statistics)` before training.
         head: a layer from outputs to logits, such as
             `memlm_keras.heads.OutputProjection(use_bias=False)` or
-            `TiedProjection(use_bias=False)`, which may leave its size and the
-            embedding that it shares to the model. `None` for the one that goes
-            with embedding and `tie_embeddings`.
+            `TiedProjection(use_bias=False)`; the model sets its size and the
+            embedding that it shares. `None` for the head that fits `embedding`
+            and `tie_embeddings`.
         vocabulary: `memlm_keras.data.Vocabulary` that is saved with the model,
             which then reads and writes strings; or `None`.
         name: string or `None`.
-        dtype: dtype policy of dropout, and of embedding and projection where
-            these are not given, such as `"mixed_bfloat16"`; by default the
-            global policy. Recurrent layers and memory have policies of their
-            own.
+        dtype: dtype policy of dropout, and of the embedding and the projection
+            unless these are given, such as `"mixed_bfloat16"`; by default the
+            global policy. Recurrent layers and memory have their own policies.
 
     Call arguments:
         inputs: int32 tensor `(batch, time)` of token ids, read from an empty
             context. Or a dict with `"token_ids"`, and
 
-            * `"reset"`, `(batch,)` bool: then the context is the one carried
-              from the call before, except in the rows marked here. Training
-              and inference carry contexts of their own.
+            * `"reset"`, `(batch,)` bool: the context is carried from the
+              previous call, except in the rows marked here. Training and
+              inference carry separate contexts.
             * `"positions"`, `(batch, queries)` int32, the only steps that
-              predict: then logits, targets, losses and weights are of these,
-              `queries` in place of `time`. All steps are read.
-            * `"targets"`, `(batch, time)` int32, the next tokens: then the
-              result is a dict of the `"loss"` of each token and its natural
-              `"log_probability"`, float32 `(batch, time)`, and the `"logits"`.
+              predict: logits, targets, losses and weights have `queries` in
+              place of `time`. All steps are read.
+            * `"targets"`, `(batch, time)` int32, the next tokens: the result
+              is a dict with the `"loss"` and the natural `"log_probability"`
+              of each token, float32 `(batch, time)`, and the `"logits"`.
               In training, the loss includes the additional term of a
               supervised mixture; the KL terms of a smoothing are in
               `model.losses`.
-            * `"sample_weight"`, `(batch, time)` float, the later factors of the
-              losses: then the result has no `"logits"`, and those of a large
-              vocabulary are never held at once. Where the weight is zero, the
-              loss may be any number.
+            * `"sample_weight"`, `(batch, time)` float, by which the losses
+              will be multiplied: the result has no `"logits"`, so that the
+              logits of a large vocabulary need not be in memory at once.
+              Losses of weight zero are arbitrary.
         training: optional bool.
 
     Returns:
@@ -122,13 +121,13 @@ class LanguageModel(StreamingModel, SequenceModel):
 
     Raises:
         ValueError: for sizes that are not positive integers, a dropout outside
-            [0, 1), a `memory`, `embedding`, `head` or `vocabulary` that is none
-            or of another size, no recurrent layer, a layer that is given
-            twice, is not recurrent, is bidirectional, runs backwards or is
-            `stateful`, layers or a mixture after a memory that is not causal,
-            units that the memory cannot divide, and tied embeddings of another
-            size than the memory's outputs; in a call, for inputs that are not
-            token ids or a dict with them.
+            [0, 1), a `memory`, `embedding`, `head` or `vocabulary` of another
+            type or size, no recurrent layer, a layer that is given twice, is
+            not recurrent, is bidirectional, runs backwards or is `stateful`,
+            layers or a mixture after a memory that is not causal, units that
+            the memory cannot divide, and tied embeddings whose size differs
+            from the memory's outputs; in a call, for inputs that are neither
+            token ids nor a dict with them.
 
     Example:
 
@@ -226,7 +225,7 @@ class LanguageModel(StreamingModel, SequenceModel):
             vocabulary=vocabulary,
             name=name,
         )
-        # The graph's specification does not know dicts of inputs.
+        # The specification of the graph would reject a dict of inputs.
         self.input_spec = None
         self._carried = CarriedStates(self)
 
@@ -241,7 +240,7 @@ class LanguageModel(StreamingModel, SequenceModel):
 
     @property
     def embedding(self):
-        """The layer from token ids to vectors."""
+        """Layer from token ids to vectors."""
         return self.backbone.embedding
 
     @property
@@ -256,7 +255,7 @@ class LanguageModel(StreamingModel, SequenceModel):
 
     @property
     def head(self):
-        """The layer from the last outputs to logits."""
+        """Layer from the last outputs to logits."""
         return self.backbone.head
 
     @property
@@ -300,8 +299,8 @@ class LanguageModel(StreamingModel, SequenceModel):
     def carry_state(self, batch_size=None, evaluation_batch_size=None):
         """Makes variables for the state that is carried between batches.
 
-        `fit`, `evaluate` and the like do this for batches with a known number
-        of rows, and so does a call that is not compiled.
+        `fit`, `evaluate` and similar methods call this for batches with a
+        known number of rows; so does a call that is not compiled.
 
         Args:
             batch_size: integer or `None`, rows in training.
@@ -317,13 +316,14 @@ class LanguageModel(StreamingModel, SequenceModel):
         if evaluation_batch_size not in (None, rows["evaluation"]):
             self._carried.make("evaluation", evaluation_batch_size)
             if keras.backend.backend() == "tensorflow":
-                # A trace for any number of rows captured the old state.
+                # A function traced for any number of rows uses the old state.
                 self.test_function = None
                 self.predict_function = None
 
     @property
     def non_trainable_variables(self):
-        """Those of Keras, and the state that a running evaluation carries."""
+        """Keras' non-trainable variables, and the state of a running
+        evaluation."""
         variables = super().non_trainable_variables
         carried = self.__dict__.get("_carried")
         if carried is None:
@@ -349,13 +349,12 @@ class LanguageModel(StreamingModel, SequenceModel):
         return [Perplexity(), Nats()]
 
     def compiles_best(self):
-        """Whether to compile training by XLA where Keras would not.
+        """Returns whether XLA compiles training even if Keras would not.
 
-        True on TensorFlow without a GPU for small layers, unless operations are
-        deterministic, which TensorFlow does not offer under XLA. It saves the
-        cost of starting each operation, and its matrix products are slower:
-        0.7 to 0.9 of the time at 100 units, 1.5 at 600, and in bfloat16 1.2 at
-        100.
+        True for small layers on TensorFlow without a GPU, unless operations
+        must be deterministic, which XLA does not offer. XLA saves the overhead
+        of each operation, but its matrix products are slower: it takes 0.7 to
+        0.9 of the time at 100 units, 1.5 at 600, and 1.2 at 100 in bfloat16.
         """
         units = [
             shape[-1]
@@ -370,7 +369,7 @@ class LanguageModel(StreamingModel, SequenceModel):
             return False
         import tensorflow as tf
 
-        # Keras asks in the same place: there is no public way to ask.
+        # Keras imports the same function: there is no public one.
         from tensorflow.python.framework.config import is_op_determinism_enabled
 
         return not (
@@ -389,8 +388,8 @@ class LanguageModel(StreamingModel, SequenceModel):
         return super().test_step(*state, self._with_targets(data))
 
     def _with_targets(self, data):
-        """Puts targets among the inputs of a batch, and weights unless the loss
-        or a metric needs logits."""
+        """Adds the targets to the inputs of a batch, and the weights unless the
+        loss or a metric needs logits."""
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         inputs = {**x} if isinstance(x, dict) else {"token_ids": x}
         inputs["targets"] = y = ops.convert_to_tensor(y)
@@ -405,7 +404,8 @@ class LanguageModel(StreamingModel, SequenceModel):
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
-        """Computes Keras' loss, of logits or, for a `TokenLoss`, of losses."""
+        """Computes Keras' loss from logits, or for a `TokenLoss` from token
+        losses."""
         sample_weight = weights_of_tokens(sample_weight, y)
         result = y_pred
         takes_losses = isinstance(self.loss, TokenLoss)
@@ -421,7 +421,7 @@ class LanguageModel(StreamingModel, SequenceModel):
         return loss
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        """Computes Keras' metrics, of losses if all metrics take them."""
+        """Computes Keras' metrics, from token losses if all accept them."""
         sample_weight = weights_of_tokens(sample_weight, y)
         if isinstance(y_pred, dict) and self._measures_losses:
             y_pred = -y_pred["log_probability"]
@@ -438,7 +438,7 @@ class LanguageModel(StreamingModel, SequenceModel):
                 "A smoothed model needs the statistics of its training text: "
                 "call `model.smoothing.adapt(statistics)` before `fit`, with "
                 "`memlm_keras.smoothing.StreamStatistics.count(tokens, "
-                "vocabulary_size)`. Received: a model without"
+                "vocabulary_size)`. Received: a model without statistics"
             )
         warn_of_short_segments(self.backbone, x)
         self.carry_state(
@@ -463,17 +463,17 @@ class LanguageModel(StreamingModel, SequenceModel):
     # === Reading batches ===
 
     def sampled_score_batches(self, batches, samples, seed=0):
-        """Scores batches by samples of the smoothed matrices.
+        """Scores batches with samples of the smoothed matrices.
 
-        Matrices are drawn as in training, for each batch, without dropout.
+        Matrices are sampled for each batch as in training, without dropout.
 
         Args:
             batches: `memlm_keras.data.Batches`, or a dataset of their form.
             samples: integer, how often the whole text is read.
-            seed: integer that determines the samples.
+            seed: integer, seed of the samples.
 
         Yields:
-            For each sample the `(scores, sample_weight)` of `score_batches`.
+            For each sample, `(scores, sample_weight)` as from `score_batches`.
 
         Raises:
             ValueError: for a model that is not smoothed, and for batches
@@ -484,7 +484,7 @@ class LanguageModel(StreamingModel, SequenceModel):
                 "Samples are drawn from the smoothed matrices of a "
                 "`memlm_keras.LanguageModel`: make it with `embedding="
                 "memlm_keras.smoothing.SmoothedEmbedding(smoothing=...)`. "
-                f"Received: a {type(self).__name__} without"
+                f"Received: a {type(self).__name__} without smoothing"
             )
         seed_state = self.smoothing.seed_generator.state
         kept = ops.convert_to_numpy(seed_state).copy()
@@ -500,7 +500,7 @@ class LanguageModel(StreamingModel, SequenceModel):
             )
 
             def seeded(token_ids, targets, state, seeds=seeds):
-                # On JAX, compiled inference does not advance the seed.
+                # Compiled inference on JAX does not advance the seed.
                 number = next(seeds).generate_state(2) >> 1
                 seed_state.assign(number.astype(kept.dtype))
                 return compiled(token_ids, targets, state)
@@ -514,15 +514,15 @@ class LanguageModel(StreamingModel, SequenceModel):
             yield scores
 
     def outputs_batches(self, batches):
-        """Outputs before the head, and the head's scores, in batches.
+        """Computes the inputs of the head, and its scores, for batches.
 
         Args:
             batches: `memlm_keras.data.Batches`, or a dataset of their form.
 
         Yields:
-            Pairs `(outputs, scores)`, one a batch: a tensor `(batch, time,
-            units)`, and float32 natural-log probabilities of the targets
-            `(batch, time)`, of the head alone if the model has a mixture.
+            A pair `(outputs, scores)` per batch: a tensor `(batch, time,
+            units)`, and the head's natural-log probabilities of the targets,
+            float32 `(batch, time)`, without a mixture.
 
         Raises:
             ValueError: if the batches contain ids outside the vocabulary,
@@ -535,14 +535,14 @@ class LanguageModel(StreamingModel, SequenceModel):
     # === Copies ===
 
     def with_mixture(self, mixture):
-        """Makes a copy of this model, with its weights, with a mixture.
+        """Returns a copy of this model and its weights with another mixture.
 
         Args:
-            mixture: a `memlm_keras.mixtures.Mixture`, such as `NeuralCache`;
-                or `None`, for a copy without.
+            mixture: a `memlm_keras.mixtures.Mixture`, such as `NeuralCache`,
+                or `None`.
 
         Raises:
-            ValueError: if `mixture` is something else.
+            ValueError: if `mixture` is neither a `Mixture` nor `None`.
 
         Example:
 
@@ -554,13 +554,13 @@ class LanguageModel(StreamingModel, SequenceModel):
         return variants.with_mixture(self, mixture)
 
     def with_prediction(self, prediction):
-        """Makes a copy of this smoothed model with another prediction.
+        """Returns a copy of this smoothed model with another prediction.
 
         Args:
             prediction: `"mean"` or `"mode"`, as in `VariationalSmoothing`.
 
         Raises:
-            ValueError: for a model that is not smoothed, and for another
+            ValueError: for a model without smoothing, and for an unknown
                 `prediction`.
 
         Example:
@@ -581,27 +581,25 @@ class LanguageModel(StreamingModel, SequenceModel):
         return variants.with_prediction(self, prediction)
 
     def with_fixed_dropout(self, seed, into=None):
-        """Makes a copy of this model with dropout masks that are drawn once.
+        """Returns a copy of this model with dropout masks that are drawn once.
 
-        Dropping the same units at every step equals zeros in the rows of these
-        units in the weights: rows of the embedding, of the input and recurrent
-        kernels of recurrent layers, and of the output projection. So the copy
-        is an ordinary model without dropout, untied if this one is tied.
-        The mean of many is the Monte Carlo average of Gal and Ghahramani
-        (2016), which `memlm_keras.evaluation.monte_carlo_perplexity` computes.
-        Smoothed matrices are replaced by those of the prediction.
-
-        Masks have the rates of training, and kept units are scaled by `1 / (1 -
-        rate)`; other noise of cells has its expectation.
+        Dropping the same units at every step is the same as zero rows in the
+        weights: in the embedding, the kernels of the recurrent layers and the
+        output projection. So the copy is an ordinary model without dropout,
+        and not tied. Kept units are scaled by `1 / (1 - rate)`; other noise of
+        cells is replaced by its expectation, and smoothed matrices by those of
+        the prediction. The mean of many copies is the Monte Carlo average of
+        Gal and Ghahramani (2016); see
+        `memlm_keras.evaluation.monte_carlo_perplexity`.
 
         Args:
-            seed: integer. Masks of one seed are the same on all backends.
-            into: an earlier copy by this method that gets the new weights;
-                `None` for a new copy.
+            seed: integer; masks are the same on all backends.
+            into: an earlier copy made by this method, which gets the new
+                weights; `None` for a new copy.
 
         Raises:
-            ValueError: if a rate on the inputs of a memory or a mixture is not
-                zero, since these have no kernel whose rows could be dropped.
+            ValueError: if the inputs of a memory or a mixture are dropped,
+                which has no kernel to be masked.
 
         Example:
 
@@ -611,14 +609,14 @@ class LanguageModel(StreamingModel, SequenceModel):
         return variants.with_fixed_dropout(self, seed, into)
 
     def with_fixed_matrices(self):
-        """Makes a copy that predicts the same, without smoothing; returns this
-        model, if it is not smoothed.
+        """Returns a copy without smoothing that predicts the same, or this
+        model if it is not smoothed.
 
         A smoothed model computes the mean or the mode of its matrices in each
         call, which takes as long as the projection of one step. The copy has
-        the result as its weights, so serving costs no more than without
-        smoothing; `serving.export` makes such a copy. A tied embedding that is
-        smoothed only as an input becomes untied: its mean is another matrix.
+        the result as its weights, which `serving.export` uses. A tied embedding
+        that is smoothed only as an input becomes untied: its mean is another
+        matrix.
 
         Example:
 
@@ -633,27 +631,26 @@ class LanguageModel(StreamingModel, SequenceModel):
     def from_torch(cls, path, vocabulary, tokenizer=None):
         """Reads an LSTM language model that PyTorch saved.
 
-        For example those of neural-complexity and colorlessgreenRNNs: whole
-        models or state dicts. The code in the file is not run, and the model
-        can be on any backend.
+        Reads whole models and state dicts, such as those of neural-complexity
+        and colorlessgreenRNNs, on any backend. Code in the file is not run.
 
         Args:
-            path: path of the checkpoint, which takes PyTorch to read.
-            vocabulary: path of the list of its words, one a line.
+            path: path of the checkpoint; PyTorch must be installed.
+            vocabulary: path of the list of its words, one per line.
             tokenizer: `memlm_keras.data.Tokenizer`; `None` splits at white
                 space.
 
         Raises:
-            FileNotFoundError: there is no such file.
-            ImportError: PyTorch is not installed.
-            ValueError: a file is damaged, or of another model.
+            FileNotFoundError: if a file does not exist.
+            ImportError: if PyTorch is not installed.
+            ValueError: if a file is damaged, or holds another model.
         """
         return torch_checkpoint.load(cls, path, vocabulary, tokenizer)
 
     def get_config(self):
         head = serialize(self.head)
-        # The embedding's configuration has the parts that the head shares, so
-        # that the head cannot be built by itself.
+        # The config of the embedding has the parts that the head shares; the
+        # head is not built without them.
         head.pop("build_config", None)
         for shared in ("embedding", "smoothing"):
             if shared in head["config"]:
@@ -684,7 +681,7 @@ def _is_tensor(value):
 
 
 def _require_inputs(inputs):
-    """Raises `ValueError` for a dict of other names or of unequal shapes."""
+    """Raises `ValueError` for a dict with unknown names or wrong shapes."""
     optional = {"positions", "reset", "targets", "sample_weight"}
     unknown = set(inputs) - optional - {"token_ids"}
     weighted = "sample_weight" in inputs and "targets" not in inputs
@@ -706,13 +703,13 @@ def _require_inputs(inputs):
             for sizes in zip(shape, expected)
         ):
             raise ValueError(
-                f'`inputs["{name}"]` must be of the shape of "{of}", '
+                f'`inputs["{name}"]` must have the shape of "{of}", '
                 f"{expected}. Received: shape {shape}"
             )
 
 
 def _require_targets(x, y):
-    """Raises `ValueError` for arrays without targets."""
+    """Raises `ValueError` if arrays come without targets."""
     if y is None and isinstance(x, (np.ndarray, list, dict)):
         raise ValueError(
             "`y` must hold the next token of each token in `x`, such as "

@@ -14,7 +14,7 @@ from memlm_keras.memory.base import Memory
 from memlm_keras.mixtures.base import Mixture
 from memlm_keras.smoothing import SmoothedProjection
 
-# Rates in a dict of dropout.
+# Keys of the rates in a dropout dict.
 _PLACES = ("embeddings", "between", "outputs")
 
 
@@ -34,7 +34,7 @@ def size_of(vocabulary_size, vocabulary):
 
 
 def as_recurrent_layers(name, layers, at_least=1):
-    """Returns a list of `as_recurrent_layer`s of an argument."""
+    """Applies `as_recurrent_layer` to each layer of a list."""
     if not isinstance(layers, (list, tuple)) or len(layers) < at_least:
         some = (
             "at least one recurrent layer" if at_least else "recurrent layers"
@@ -47,7 +47,8 @@ def as_recurrent_layers(name, layers, at_least=1):
 
 
 def as_recurrent_layer(name, layer):
-    """Returns a recurrent layer, or a cell's, that returns all outputs."""
+    """Returns a layer, or a layer of a cell, that returns sequences and state;
+    raises `ValueError` for others."""
     if isinstance(layer, keras.layers.Bidirectional):
         raise ValueError(
             f"`{name}` must not hold a `Bidirectional` layer, which would read "
@@ -115,7 +116,8 @@ def require_mixture(mixture):
 
 
 def require_causal_end(memory, **layers):
-    """Raises `ValueError` for layers, by argument, after a noncausal memory."""
+    """Raises `ValueError` if layers (by argument name) follow a memory that is
+    not causal."""
     if memory is None or memory.causal:
         return
     for name, layer in layers.items():
@@ -127,16 +129,16 @@ def require_causal_end(memory, **layers):
             )
 
 
-# === Made if none is given ===
+# === Default layers ===
 
 
 def initializer_of(initializer, index, default):
-    """The model's initializer of the weight with an index, or the default."""
+    """Returns the model's initializer for weight `index`, or the default."""
     return default if initializer is None else distinct(initializer, index)
 
 
 def embeddings_start(readers):
-    """Default initializer of embeddings, given the layers that read them."""
+    """Returns the default initializer of embeddings for their readers."""
     for layer in readers:
         limit = getattr(getattr(layer, "cell", None), "embedding_range", None)
         if limit is not None:
@@ -145,8 +147,8 @@ def embeddings_start(readers):
 
 
 def make_embedding(embedding, sizes, initializer, start, dtype):
-    """Returns the layer from token ids to vectors, of the model's sizes, with
-    the model's `initializer` or the default `start`."""
+    """Returns the embedding layer with the model's sizes; a new one has the
+    model's `initializer` or the default `start`."""
     if embedding is None:
         embedding = Embedding(
             embeddings_initializer=initializer_of(initializer, 0, start),
@@ -174,7 +176,7 @@ def make_embedding(embedding, sizes, initializer, start, dtype):
 
 
 def make_head(head, embedding, tie_embeddings, initializer, dtype):
-    """Returns the layer from the last outputs to logits."""
+    """Returns the layer from outputs to logits, with the model's size."""
     smoothing = getattr(embedding, "smoothing", None)
     smooths = smoothing is not None and smoothing.smooths_output
     arguments = {
@@ -202,8 +204,8 @@ def make_head(head, embedding, tie_embeddings, initializer, dtype):
     if smooths != getattr(head, "draws", False):
         raise ValueError(
             "A `memlm_keras.smoothing.SmoothedProjection` goes with an "
-            "embedding whose smoothing has the scheme 'kneser_ney', and with "
-            f"no other. Received: embedding={embedding!r} and head={head!r}"
+            "embedding whose smoothing has the scheme 'kneser_ney', and only "
+            f"with it. Received: embedding={embedding!r} and head={head!r}"
         )
     if smooths:
         head.smoothing = smoothing
@@ -257,5 +259,5 @@ def make_dropouts(dropout, count, dtype):
 
 
 def computes_in(model, dtype):
-    """Whether any layer of `model` computes in `dtype`."""
+    """Returns whether any layer of `model` computes in `dtype`."""
     return any(layer.compute_dtype == dtype for layer in model.layers)

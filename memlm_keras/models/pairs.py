@@ -1,4 +1,4 @@
-"""Parts of models that read two sequences, one after the other."""
+"""Base class and layers of models that read two sequences in turn."""
 
 import keras
 import numpy as np
@@ -20,9 +20,9 @@ class DualSequenceModel(SequenceModel):
     """A model that reads a source sequence, and then a target sequence.
 
     Subclasses have `embedding`, `projection_layer` (or `None`), `readers` (the
-    recurrent layers of source and target), the `conditioning` of
-    `starting_states`, and `config_names`, the arguments of the constructor that
-    are attributes; some have a `gradient_mask`.
+    recurrent layers of source and target), `conditioning`, optionally
+    `gradient_mask`, and `config_names`, the constructor arguments that are
+    attributes.
     """
 
     def vectors(self, token_ids):
@@ -33,7 +33,7 @@ class DualSequenceModel(SequenceModel):
         return vectors
 
     def states_for_target(self, states):
-        """Returns initial states for the target, given the source's last."""
+        """Returns initial states of the target from the source's last ones."""
         _, reader = self.readers
         start = starting_states(self.conditioning, states, reader)
         if start is None:
@@ -45,7 +45,7 @@ class DualSequenceModel(SequenceModel):
         try:
             return super().fit(*args, **kwargs)
         finally:
-            # Freezing by callbacks is for one training only.
+            # Callbacks freeze embeddings for one `fit` only.
             self._unfreeze()
 
     def _unfreeze(self):
@@ -65,7 +65,7 @@ class DualSequenceModel(SequenceModel):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class LengthMask(keras.layers.Layer):
-    """Mask `(batch, time)` of the first `lengths` `(batch,)` steps of rows."""
+    """Computes a mask `(batch, time)` of the first `lengths` steps of rows."""
 
     def call(self, tokens, lengths):
         steps = ops.arange(ops.shape(tokens)[1], dtype="int32")
@@ -76,7 +76,7 @@ class LengthMask(keras.layers.Layer):
 
 
 class LayerMaker:
-    """Makes the layers of a model that are not recurrent."""
+    """Makes the non-recurrent layers of a model."""
 
     def __init__(self, dropout, initializer, dtype):
         require_rate("dropout", dropout)
@@ -92,7 +92,7 @@ class LayerMaker:
         return layers.initializer_of(self.initializer, self._count, default)
 
     def embedding(self, vocabulary_size, embedding_dim, initializer, readers):
-        """Makes an `Embedding`; `readers` are the layers that read it."""
+        """Makes an `Embedding` for the layers `readers`."""
         require_positive_integer("vocabulary_size", vocabulary_size)
         require_positive_integer("embedding_dim", embedding_dim)
         return Embedding(
@@ -121,8 +121,8 @@ class LayerMaker:
 
 
 def padded(name, rows):
-    """Pads 1-D integer arrays, none of them empty, to int64 `(batch, time)`;
-    also returns their lengths, int32 `(batch,)`."""
+    """Pads nonempty 1-D integer arrays to int64 `(batch, time)`; returns the
+    array and its lengths, int32 `(batch,)`."""
     rows = [np.asarray(row) for row in rows]
     right = [
         row.ndim == 1 and len(row) and np.issubdtype(row.dtype, np.integer)
@@ -141,7 +141,7 @@ def padded(name, rows):
 
 
 def require_conditioning(conditioning, source, target):
-    """Raises `ValueError` for a conditioning that two layers do not support."""
+    """Raises `ValueError` if two layers do not support a conditioning."""
     if conditioning not in (None, *CONDITIONINGS):
         raise ValueError(
             f"`conditioning` must be one of {CONDITIONINGS} or None. "
@@ -176,7 +176,7 @@ def require_conditioning(conditioning, source, target):
 
 
 def _memory_of(cell):
-    """Properties that must be equal for two cells to share a memory."""
+    """Returns what must be equal in two cells that share a memory."""
     if hasattr(cell, "memory_identity"):
         return cell.memory_identity
     units = getattr(cell, "output_size", None)
@@ -184,8 +184,8 @@ def _memory_of(cell):
 
 
 def starting_states(conditioning, states, reader):
-    """Returns initial states of the target's `reader` from the source's final
-    states; `None` for the empty state."""
+    """Returns initial states for the target's `reader` from the source's
+    final states; `None` to start from zeros."""
     if conditioning is None:
         return None
     if conditioning == "source":

@@ -1,7 +1,7 @@
-"""Methods that functions here need of a model, of this package or another.
+"""Protocols: the methods that functions of this package call on a model.
 
-`isinstance` checks that they are there. Shapes: T tokens, V words of the
-vocabulary; probabilities are natural logarithms.
+`isinstance` checks that a model has them. Shapes: T tokens, V words of the
+vocabulary. Log-probabilities are natural.
 """
 
 from typing import Protocol
@@ -10,7 +10,8 @@ from typing import runtime_checkable
 
 @runtime_checkable
 class Streams(Protocol):
-    """Reads texts in pieces: a step returns `(rows, T, V)` and the state."""
+    """Reads texts in pieces: `step` returns logits or log-probabilities
+    `(rows, T, V)` and the new state."""
 
     def initial_state(self, rows): ...
     def step(self, token_ids, state): ...
@@ -18,27 +19,29 @@ class Streams(Protocol):
 
 @runtime_checkable
 class ScoresText(Protocol):
-    """Returns the log-probability of each token of a `Split`, `(T,)`."""
+    """`score` returns log-probabilities of a `Split`'s tokens, `(T,)`."""
 
     def score(self, text): ...
 
 
 @runtime_checkable
 class ScoresBatches(Protocol):
-    """Returns log-probabilities of all targets of batches, and weights."""
+    """`score_batches` returns log-probabilities of targets, and weights."""
 
     def score_batches(self, batches, verbose): ...
 
 
 @runtime_checkable
 class ScoresPlaces(Protocol):
-    """Returns those of all words at places of a text, `(end - begin, V)`."""
+    """`log_probabilities_at` returns log-probabilities of all words at the
+    places of a text from `begin` to `end`, `(end - begin, V)`."""
 
     def log_probabilities_at(self, text, begin, end): ...
 
 
 @runtime_checkable
 class MeasuresWords(Protocol):
-    """Returns surprisal, entropy and rank, in nats, float64 `(T, 3)`."""
+    """`measure_words` returns surprisal and entropy in nats and rank, float64
+    `(T, 3)`."""
 
     def measure_words(self, tokens, starts, end_of_sentence_id, steps): ...

@@ -1,4 +1,4 @@
-"""Quantization of a model's layers, with a report; int8 layers of Keras."""
+"""Quantization with a report, and int8 versions of Keras' recurrent layers."""
 
 import functools
 import warnings
@@ -13,10 +13,10 @@ from memlm_keras.kernels import expanded
 
 
 class Quantized(NamedTuple):
-    """Result of quantization for one layer."""
+    """Result of quantization of one layer."""
 
-    layer: str  # its place in the model
-    kind: str  # its class
+    layer: str  # place in the model
+    kind: str  # class
     what: str  # "int8", or why the layer was not changed
     bytes_before: int
     bytes_after: int
@@ -43,7 +43,7 @@ def quantize(model, mode, config, filters, verbose, **kwargs):
         for layer in layers.values():
             _prepare(layer, lambda cell: should_quantize_layer(cell, filters))
     with warnings.catch_warnings():
-        # Of layers that Keras does not change; the report lists them.
+        # Keras warns of layers that it does not change; the report lists them.
         warnings.filterwarnings("ignore", ".*does not have a `quantize")
         keras.Model.quantize(
             model, mode, config=config, filters=filters, **kwargs
@@ -76,7 +76,7 @@ def quantize(model, mode, config, filters, verbose, **kwargs):
 
 
 def _sizes(layers):
-    """Bytes of the weights of each layer; a shared one counts once."""
+    """Returns the bytes of each layer's weights; shared ones count once."""
     sizes, seen = {}, set()
     for name, layer in layers.items():
         own = [w for w in layer.weights if id(w) not in seen]
@@ -112,8 +112,8 @@ class Int8KernelsOfKeras(Int8Kernels):
     """`Int8Kernels` of the two matrices of a recurrent cell of Keras."""
 
     def quantize(self, mode=None, type_check=True, config=None):
-        # As Keras does around the method of a layer when it makes the layer,
-        # which `prepare` gives this class later.
+        # Keras wraps `quantize` like this when it makes a layer; `_prepare`
+        # sets this class afterwards.
         self._check_quantize_args(mode, self.compute_dtype)
         self._tracker.unlock()
         try:
@@ -122,7 +122,7 @@ class Int8KernelsOfKeras(Int8Kernels):
             self._tracker.lock()
 
     def _matrices(self):
-        # The bias of a GRU has two axes, too.
+        # A GRU's bias has two axes, but is not a kernel.
         matrices = super()._matrices()
         return {name: matrices[name] for name in matrices if name != "bias"}
 
@@ -166,8 +166,8 @@ _LAYERS = (
 
 
 def _prepare(layer, chosen):
-    """Lets `keras.Model.quantize` change the cells of a recurrent layer of
-    Keras that are `chosen(cell)`; subclasses stay as they are."""
+    """Sets int8 classes on the cells of a Keras recurrent layer for which
+    `chosen(cell)` is true, unless they are subclasses."""
     if type(layer) not in _LAYERS:
         return
     cells = getattr(layer.cell, "cells", [layer.cell])

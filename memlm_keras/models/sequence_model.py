@@ -1,4 +1,4 @@
-"""Training by Keras' loops, and the state carried between its batches."""
+"""Training with Keras' loops, and the state carried between batches."""
 
 import contextlib
 import itertools
@@ -29,14 +29,14 @@ _UNRECORDED_STEPS = 50
 class SequenceModel(keras.Model):
     """A `keras.Model` of token ids that presets describe.
 
-    `fit` trains on batches that know their epoch, may begin within one, and may
-    be of different lengths of time. The `preset_kind` of a subclass is the
-    `"kind"` of its presets.
+    `fit` accepts batches that depend on the epoch, start in the middle of one,
+    or differ in length. The `preset_kind` of a subclass is the `"kind"` of its
+    presets.
     """
 
     preset_kind = None
     vocabulary = None
-    # Whether a target is a class of its row, which a `class_weight` weighs.
+    # Whether a target is the class of a row, so that `class_weight` applies.
     predicts_classes = False
 
     @classmethod
@@ -45,31 +45,29 @@ class SequenceModel(keras.Model):
     ):
         """Makes the model of a row of a paper's table, or loads a trained one.
 
-        **The weights of a row are random**, be it a paper's or `"memlm/small"`:
-        it is a configuration, which `fit` trains. A trained model has a name of
-        its own, such as `"memlm/english"`, and comes with its weights,
-        vocabulary and sizes.
+        **The weights of a row are random**, also those of `"memlm/small"`: a
+        row is a configuration, which `fit` trains. A trained model, such as
+        `"memlm/english"`, comes with its weights, vocabulary and sizes.
 
         Args:
             preset: string, one of `memlm_keras.presets.names()`, for a model
                 with random weights; or one of
                 `memlm_keras.presets.trained_names()`, or the path of a folder
                 that `save_to_preset` wrote, for a trained model, not compiled.
-                A trained model takes no other argument than `dropout`, with
-                which it is trained further.
-            vocabulary_size: integer; `None` is that of `vocabulary`.
-            vocabulary: `memlm_keras.data.Vocabulary`, to be kept in the model,
+                A trained model accepts only the argument `dropout`, for
+                further training.
+            vocabulary_size: integer; `None` for the size of `vocabulary`.
+            vocabulary: `memlm_keras.data.Vocabulary` to save with the model,
                 or `None`.
-            **overrides: sizes of the preset (`scale`, `units`,
-                `embedding_dim`, `window`, `initial_range`, as
-                `memlm_keras.presets.get` takes them), or
-                arguments of this class that do not contradict the preset.
+            **overrides: sizes of the preset, as in `memlm_keras.presets.get`
+                (`scale`, `units`, `embedding_dim`, `window`,
+                `initial_range`), or arguments of this class that do not
+                contradict the preset.
 
         Raises:
-            ValueError: for an unknown preset, one of another kind of model, an
-                argument that the preset fixes, or no size of a vocabulary; and
-                for a file of a trained model whose SHA-256 is not the expected
-                one.
+            ValueError: for an unknown preset, a preset of another kind of
+                model, an argument that the preset fixes, a missing vocabulary
+                size, or a file of a trained model with the wrong SHA-256.
             FileNotFoundError: if a file of a trained model is missing.
 
         Example:
@@ -106,7 +104,7 @@ class SequenceModel(keras.Model):
         config = registry.model_config(preset, cls.preset_kind, **overrides)
         if vocabulary is None and vocabulary_size is None:
             raise ValueError(
-                f"{preset} needs `vocabulary` or `vocabulary_size`. Received "
+                f"{preset} needs `vocabulary` or `vocabulary_size`. Received: "
                 "neither"
             )
         config["vocabulary_size"] = vocabulary_size
@@ -122,19 +120,19 @@ class SequenceModel(keras.Model):
         The optimizer is not in it. The layout is that of KerasHub's presets.
 
         Args:
-            folder: path of a new or empty folder; a trained model that is
-                there is replaced, as a whole.
-            dtype: how matrices are stored: `"float32"`, `"float16"` or
-                `"int8"`, with a scale for each row or column, the more
-                numerous ones. The loaded model has float32 weights in any
-                case, and can be trained; vectors are stored as they are.
+            folder: path of a new or empty folder, or of a trained model, which
+                is replaced.
+            dtype: how matrices are stored: `"float32"`, `"float16"`, or
+                `"int8"` with a scale per row or column, whichever are more.
+                Vectors are not converted. The loaded model has float32 weights
+                in any case, and can be trained.
             card: dict of strings and numbers for the model card, or `None`.
-                `"description"` opens it, `"perplexity"` is shown by
-                `memlm presets`, and errors of damaged files name `"command"`,
-                which builds the model again.
+                `"description"` opens the card, `memlm presets` shows
+                `"perplexity"`, and errors about damaged files name
+                `"command"`, which builds the model again.
 
         Raises:
-            ValueError: for another `dtype`, and a folder with other files.
+            ValueError: for another `dtype`, or a folder with other files.
             OSError: if the folder cannot be written.
 
         Example:
@@ -145,11 +143,8 @@ class SequenceModel(keras.Model):
         trained.save(self, folder, dtype, card)
 
     def count_params(self):
-        """Number of trained parameters.
-
-        Fixed weights, such as permutations of keys or statistics of a text,
-        and the state that `fit` carries do not count.
-        """
+        """Returns the number of trained parameters, without fixed weights and
+        the state that `fit` carries."""
         return sum(math.prod(v.shape) for v in self.trainable_variables)
 
     # === Training ===
@@ -168,21 +163,20 @@ class SequenceModel(keras.Model):
         Args:
             optimizer: Keras optimizer; clip by global norm with its
                 `global_clipnorm`.
-            loss: `"auto"` is the cross-entropy in nats averaged over the
+            loss: `"auto"` is the cross-entropy in nats, averaged over the
                 predictions of a batch. Models return logits, so the name of a
-                cross-entropy means that of logits.
-            metrics: as in `keras.Model.compile`, with such names likewise.
+                cross-entropy means the cross-entropy from logits.
+            metrics: as in `keras.Model.compile`; names as for `loss`.
             weighted_metrics: `"auto"` is the accuracy of a classifier, and for
-                a language model the perplexity (`"perplexity"`) and the
-                cross-entropy in nats (`"nats"`), both summed over tokens
-                before they are divided.
-            **kwargs: other arguments of `keras.Model.compile`. A `jit_compile`
-                of `"auto"` is true for a language model of at most 200 units
-                in float32 on TensorFlow without a GPU, where XLA saves time;
-                Keras' own choice is false, as a GPU's fused LSTM cannot be
-                compiled.
+                a language model `"perplexity"` and `"nats"`, the cross-entropy
+                in nats; both are sums over tokens, divided at the end.
+            **kwargs: other arguments of `keras.Model.compile`.
+                `jit_compile="auto"` is true for a language model of at most
+                200 units in float32 on TensorFlow without a GPU, where XLA
+                saves time; otherwise Keras' default is false, because a GPU's
+                fused LSTM cannot be compiled.
 
-        On a CPU, JAX computes bfloat16 slower than float32, and warns.
+        On JAX, warns of bfloat16 on a CPU, where float32 is faster.
 
         Raises:
             ValueError: for a cross-entropy of probabilities.
@@ -205,13 +199,13 @@ class SequenceModel(keras.Model):
                 )
         jit_compile = kwargs.get("jit_compile", "auto")
         self._jit_compile_argument = jit_compile
-        # XLA cannot compile the exchange between replicas.
+        # XLA cannot compile the communication between replicas.
         alone = distribution.num_devices(self) == 1
         if jit_compile == "auto" and alone and self.compiles_best():
             kwargs["jit_compile"] = not kwargs.get("run_eagerly", False)
         if weighted_metrics == "auto":
             weighted_metrics = self.default_metrics()
-        # Keras looks at the policy of the model alone.
+        # Keras checks the policy of the model, but not of its layers.
         if kwargs.get("auto_scale_loss", True) and any(
             layer.dtype_policy.name == "mixed_float16" for layer in self.layers
         ):
@@ -226,7 +220,7 @@ class SequenceModel(keras.Model):
             weighted_metrics=weighted_metrics,
             **kwargs,
         )
-        # Whether all metrics take the losses of tokens in place of logits.
+        # Whether all metrics accept token losses instead of logits.
         self._measures_losses = all(
             metric is None or isinstance(metric, Nats)
             for metric in tree.flatten([metrics, weighted_metrics])
@@ -236,7 +230,7 @@ class SequenceModel(keras.Model):
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
-        """Computes Keras' loss; on several devices, this one's share."""
+        """Computes Keras' loss; on several devices, this device's share."""
         loss = super().compute_loss(x, y, y_pred, sample_weight, training)
         if getattr(self.loss, "reduction", None) == "mean_with_sample_weight":
             # Layer losses are equal on every replica; scale each so that the
@@ -261,7 +255,7 @@ class SequenceModel(keras.Model):
         if class_weight is not None and not self.predicts_classes:
             raise ValueError(
                 "`class_weight` must be None, as the targets of a "
-                f"{type(self).__name__} are tokens and no classes. Received: "
+                f"{type(self).__name__} are tokens, not classes. Received: "
                 f"weights of {len(class_weight)} classes. Give `sample_weight` "
                 "`(batch, time)`, such as `weights_of_tokens[y]`"
             )
@@ -278,28 +272,28 @@ class SequenceModel(keras.Model):
         return super()._run_through_graph(*arguments, **keywords)
 
     def default_loss(self):
-        """Returns the loss for `"auto"`."""
+        """Returns the loss that `"auto"` stands for."""
         return keras.losses.SparseCategoricalCrossentropy(
             from_logits=True, reduction="mean_with_sample_weight"
         )
 
     def default_metrics(self):
-        """Returns the list of metrics for `"auto"`."""
+        """Returns the metrics that `"auto"` stands for."""
         return ["accuracy"]
 
     def compiles_best(self):
-        """Whether to compile training by XLA where Keras would not."""
+        """Returns whether XLA compiles training even if Keras would not."""
         return False
 
     def get_compile_config(self):
-        """Returns the arguments of `compile`, for every backend."""
+        """Returns the arguments of `compile`, valid on every backend."""
         config = super().get_compile_config()
         if self.compiled:
             config["jit_compile"] = self._jit_compile_argument
         return config
 
     def compile_from_config(self, config):
-        """Compiles the model as a saved one was compiled."""
+        """Compiles the model with the arguments of a saved model."""
         self.compile(**keras.saving.deserialize_keras_object(config))
         if self.built:
             self.optimizer.build(self.trainable_variables)
@@ -319,17 +313,17 @@ class SequenceModel(keras.Model):
     ):
         """Trains the model; takes the arguments of `keras.Model.fit`.
 
-        Batches of `memlm_keras.data` move to each epoch, since their order
-        depends on it; Keras does not shuffle them. Training starts at the
-        position of the batches within their epoch. If batches have a
-        `"reset"`, a language model carries its state from one to the next.
+        Batches of `memlm_keras.data` are ordered by the epoch; Keras does not
+        shuffle them. Training starts at their current position in the epoch.
+        If batches have a `"reset"`, a language model carries its state from
+        one to the next.
 
         Raises:
-            ValueError: if the batches contain token ids outside the vocabulary
-                or labels that are no classes; for a quantized model; and for a
+            ValueError: if the batches contain ids outside the vocabulary or
+                labels outside the classes; for a quantized model; and for a
                 language model without targets, with `class_weight`, with a
-                smoothing that has no statistics, or that is not causal and
-                gets batches other than `SentenceBatches`.
+                smoothing without statistics, or that is not causal and gets
+                batches other than `SentenceBatches`.
         """
         self._require_classes(kwargs.get("class_weight"))
         self.prepare_fit(x, y, validation_data, batch_size or 32)
@@ -354,8 +348,8 @@ class SequenceModel(keras.Model):
             return train(
                 epochs=epochs, initial_epoch=initial_epoch, callbacks=callbacks
             )
-        # Keras asks for the number of batches once and keeps it for all epochs,
-        # so the rest of an epoch is a `fit` of its own.
+        # Keras asks for the number of batches once and keeps it for all
+        # epochs, so a separate `fit` trains the rest of an epoch.
         run = OneRun(
             callbacks,
             add_history=True,
@@ -410,7 +404,7 @@ class SequenceModel(keras.Model):
             )
 
     def carrying(self, batches, batch_size=None):
-        """Context in which evaluation carries a state over batches, if any."""
+        """Returns a context in which evaluation carries a state, if any."""
         return contextlib.nullcontext()
 
     def prepare_fit(self, x, y, validation_data, batch_size):
@@ -418,7 +412,7 @@ class SequenceModel(keras.Model):
         for layer in self._flatten_layers():
             if layer.quantization_mode is not None:
                 raise ValueError(
-                    "A quantized model is not trained: weights of eight bits "
+                    "A quantized model cannot be trained: int8 weights "
                     "have no gradient. Received: a model whose layer "
                     f"{layer.name!r} is in {layer.quantization_mode}. Train "
                     "before `quantize`"
@@ -455,8 +449,8 @@ class SequenceModel(keras.Model):
         return run
 
     def _may_record(self):
-        """Whether a step runs known code alone, on PyTorch: a user's own may
-        keep tensors, or count in Python."""
+        """Returns whether a training step on PyTorch runs only code of Keras
+        and this package; other code may keep tensors or count in Python."""
         if keras.backend.backend() != "torch" or self.run_eagerly:
             return False
         parts = [self.optimizer, *self.metrics, *tree.flatten(self.loss)]
@@ -473,8 +467,8 @@ class SequenceModel(keras.Model):
         return known and not self.jit_compile
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-        # Keras calls this on TensorFlow. It would build with the mean of the
-        # batches of all replicas, and a "reset" has no mean.
+        # On TensorFlow, Keras would build with the mean of the replicas'
+        # batches, and a bool "reset" has no mean.
         if iterator is not None and distribution.num_devices(self) > 1:
             _, _, batches = next(iter(iterator))
             data_batch = distribution.of_first_replica(self, next(batches))
@@ -492,12 +486,11 @@ class SequenceModel(keras.Model):
 
 
 class CarriedState(keras.layers.Layer):
-    """Non-trainable weights that hold a model's state between batches, in
-    checkpoints but not in saved files."""
+    """Non-trainable weights with a model's state between batches; checkpoints
+    contain them, saved models do not."""
 
-    # Keras' `stateful=True` carries nothing on JAX. Replicas of TensorFlow
-    # write their rows in variables of all rows; a `Checkpoint` puts these
-    # together.
+    # Keras' `stateful=True` carries nothing on JAX. TensorFlow's replicas
+    # write their own rows of the variables; a `Checkpoint` joins the rows.
 
     def __init__(self, initial_state, **kwargs):
         super().__init__(autocast=False, **kwargs)
@@ -514,7 +507,7 @@ class CarriedState(keras.layers.Layer):
                 )
                 for name, value in initial_state.items()
             }
-        # Never called as a layer, so nothing else would mark it as built.
+        # The layer is never called, so nothing else marks it as built.
         self.built = True
 
     def read(self):
@@ -525,23 +518,23 @@ class CarriedState(keras.layers.Layer):
         }
 
     def write(self, state):
-        """Assigns `state`, without its gradient."""
+        """Assigns `state` without gradients."""
         for name, variable in self._state.items():
             value = ops.cast(ops.stop_gradient(state[name]), variable.dtype)
             distribution.assign_rows(variable, value)
 
     def save_own_variables(self, store):
-        """Saves nothing: a saved model begins with an empty context."""
+        """Saves nothing: a saved model starts from an empty context."""
 
     def load_own_variables(self, store):
-        """Loads nothing, as nothing is saved."""
+        """Loads nothing."""
 
 
 class CarriedStates:
     """The `CarriedState`s of a language model, by mode and number of rows."""
 
-    # A plain object, which Keras does not track: training is not compiled for
-    # variables of evaluation, so an `evaluate` within `fit` does not change it.
+    # Keras does not track this plain object: compiled training does not depend
+    # on the variables of an `evaluate` within `fit`.
 
     def __init__(self, model):
         self.model = model
@@ -550,7 +543,7 @@ class CarriedStates:
         self._states = {}
 
     def make(self, mode, rows):
-        """Returns the `CarriedState` of `rows` rows, made if there is none."""
+        """Returns the `CarriedState` of `rows` rows, made at its first use."""
         name = f"carried_{mode}_state_{rows}"
         if name not in self._states:
             with distribution.variable_scope(self.model):
@@ -563,8 +556,8 @@ class CarriedStates:
         return self._states[name]
 
     def run(self, inputs, reset, training):
-        """Returns a `Prediction` from the carried state, and carries the new
-        one; `reset`, bool `(batch,)`, marks rows that begin a new context."""
+        """Predicts from the carried state, updates it, and returns a
+        `Prediction`; bool `reset` `(batch,)` marks rows with a new context."""
         backbone = self.model.backbone
         mode = "training" if training else "evaluation"
         replicas = distribution.num_replicas()
@@ -573,7 +566,7 @@ class CarriedStates:
             rows = reset.shape[0] * replicas
         carried = self._states.get(f"carried_{mode}_state_{rows}")
         if carried is None and in_symbolic_scope():
-            # Shapes do not depend on the carried state.
+            # The shape of a prediction does not depend on the state.
             return backbone.forward(**inputs, training=training)[0]
         if carried is None:
             if not _may_make_variables():
@@ -594,14 +587,14 @@ class CarriedStates:
 
     @property
     def evaluation_variables(self):
-        """Variables of the running evaluation, if any."""
+        """Returns the variables of a running evaluation."""
         if not self.evaluating or self.rows["evaluation"] is None:
             return []
         return self.make("evaluation", self.rows["evaluation"]).variables
 
 
 def _may_make_variables():
-    """Whether a call runs eagerly, so that it may make variables."""
+    """Returns whether the call runs eagerly, so that it can make variables."""
     if in_stateless_scope() or in_symbolic_scope():
         return False
     if keras.backend.backend() != "tensorflow":
@@ -612,8 +605,8 @@ def _may_make_variables():
 
 
 def carried_rows(batches, batch_size=None):
-    """Returns the rows of batches, of any kind that `fit` takes, whose state is
-    carried; `None` for others."""
+    """Returns the number of rows of batches with a carried state, of any type
+    that `fit` accepts; `None` for other batches."""
     if isinstance(batches, (tuple, list)) and len(batches):
         return carried_rows(batches[0], batch_size)
     if isinstance(batches, dict):
@@ -634,8 +627,8 @@ def carried_rows(batches, batch_size=None):
 
 
 def _of_logits(name, given):
-    """Returns a loss or metric, of logits where only its name is given; raises
-    `ValueError` for a cross-entropy of probabilities."""
+    """Returns the loss or metric; the name of a cross-entropy becomes one from
+    logits. Raises `ValueError` for a cross-entropy of probabilities."""
     known = str(getattr(given, "__name__", given)).replace("_", "").lower()
     module = getattr(keras, "losses" if name == "loss" else "metrics")
     for kind in ("SparseCategoricalCrossentropy", "CategoricalCrossentropy"):
@@ -652,13 +645,13 @@ def _of_logits(name, given):
 
 
 def warn_of_short_segments(backbone, batches):
-    """Warns of a window that is longer than the segments of batches."""
+    """Warns if a window is longer than the segments of batches."""
     segment = getattr(batches, "segment_length", None)
     for layer in (backbone.memory, backbone.mixture):
         window = getattr(layer, "window", None)
         if None in (segment, window) or window <= segment:
             continue
-        # Words are looked up in each segment, and so get their gradient.
+        # A window of token ids is embedded in each segment and gets gradients.
         holds_outputs = len(layer.initial_state(1)["window"].shape) > 2
         if holds_outputs:
             warnings.warn(
@@ -682,7 +675,7 @@ def require_readable(model, *data):
             if vocabulary != model.vocabulary:
                 raise ValueError(
                     "The batches must be of the model's own vocabulary: their "
-                    "ids mean other tokens. Received: batches of "
+                    "ids mean other tokens. Received: batches with "
                     f"{describe(vocabulary)} for a model with "
                     f"{describe(model.vocabulary)}. Load the corpus with "
                     "`vocabulary=model.vocabulary`."
@@ -692,8 +685,8 @@ def require_readable(model, *data):
 
 
 def describe(vocabulary):
-    """A vocabulary in an error message."""
-    return f"{vocabulary!r} of the fingerprint {vocabulary.fingerprint}"
+    """Describes a vocabulary for an error message."""
+    return f"{vocabulary!r} with fingerprint {vocabulary.fingerprint}"
 
 
 def _require_ids(data, vocabulary_size):
@@ -716,7 +709,8 @@ def _require_ids(data, vocabulary_size):
 
 
 def _require_whole_sentences(batches, memory):
-    """Raises `ValueError` unless a bidirectional memory can read batches."""
+    """Raises `ValueError` unless batches hold the whole sentences that a
+    bidirectional memory needs."""
     if not isinstance(batches, keras.utils.PyDataset):
         return
     name = type(memory).__name__
@@ -740,9 +734,9 @@ def _require_whole_sentences(batches, memory):
 
 
 class FollowEpoch(keras.callbacks.Callback):
-    """Moves batches to the epoch of `fit`, since their order depends on it, and
-    keeps torch's random numbers apart from those that loaders of batches draw,
-    so that neither validation nor a `Checkpoint` changes training."""
+    """Moves batches to the epoch of `fit`, and restores torch's random state
+    after validation, so that validation and a `Checkpoint` do not change
+    training."""
 
     def __init__(self, batches):
         super().__init__()
@@ -763,7 +757,7 @@ class FollowEpoch(keras.callbacks.Callback):
 
 
 class OneRun(keras.callbacks.CallbackList):
-    """Callbacks that see two calls of `fit` as one training run."""
+    """A callback list for which two calls of `fit` are one training run."""
 
     _begun = False
 
@@ -780,8 +774,8 @@ class OneRun(keras.callbacks.CallbackList):
 
 
 def with_dynamic_time(batches):
-    """Returns batches, on TensorFlow with an open time if `varies_in_time`."""
-    # Keras assumes there that all batches have the shapes of the first two.
+    """Returns batches whose length may vary, on TensorFlow as a dataset."""
+    # Keras infers the shapes of all batches from the first two there.
     varies = getattr(batches, "varies_in_time", False)
     if not varies or keras.backend.backend() != "tensorflow":
         return batches

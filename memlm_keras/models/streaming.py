@@ -1,4 +1,4 @@
-"""Language models that read with an explicit state: step, score, generate."""
+"""Language models with an explicit state: step, score, generate."""
 
 import functools
 import itertools
@@ -20,8 +20,8 @@ from memlm_keras.models.backbone import reset_rows
 from memlm_keras.models.sequence_model import require_readable
 from memlm_keras.training import distribution
 
-# Sentences whose words are measured side by side, and their steps at once:
-# sentences are short, and padding is wasted computation.
+# Sentences and steps that `measure_words` reads at once; few steps, because
+# sentences are short and padding is wasted computation.
 _ROWS, _STEPS = 32, 16
 
 
@@ -34,10 +34,10 @@ class StreamingModel(keras.Model):
 
     Attributes:
         causal: bool, whether a prediction depends on earlier words only. If
-            not, a row is one whole sentence, and there is no state to carry.
-        quantized_layers: sequence of `Quantized`, the result of the last call
-            of `quantize` for each layer with weights: `layer`, `kind`, `what`,
-            `bytes_before` and `bytes_after`.
+            not, each row is one whole sentence, and no state is carried.
+        quantized_layers: sequence of `Quantized`, the report of the last call
+            of `quantize`: `layer`, `kind`, `what`, `bytes_before` and
+            `bytes_after` of each layer with weights.
     """
 
     quantized_layers = ()
@@ -69,8 +69,8 @@ class StreamingModel(keras.Model):
 
     @property
     def attending(self):
-        """The layer whose weights `attention` returns: the memory, or the
-        mixture where no memory attends; or `None`."""
+        """The layer whose weights `attention` returns: the memory, the mixture
+        if the memory does not attend, or `None`."""
         if self.memory is not None and self.memory.attends:
             return self.memory
         return self.mixture
@@ -103,12 +103,12 @@ class StreamingModel(keras.Model):
         return {name: tuple(value.shape[1:]) for name, value in state.items()}
 
     def export(self, filepath, format="tf_saved_model", **kwargs):
-        """Exports by Keras, without a state; `"onnx"` on TensorFlow only.
+        """Calls `keras.Model.export`, whose files have no state.
 
         Raises:
-            ValueError: for `"onnx"` on another backend. On PyTorch the file of
-                a recurrent layer is right only for the traced time, and JAX
-                needs another package.
+            ValueError: for `format="onnx"` on another backend than TensorFlow:
+                a file from PyTorch is right only for the traced length, and
+                JAX needs another package.
         """
         backend = keras.backend.backend()
         if format == "onnx" and backend != "tensorflow":
@@ -122,8 +122,8 @@ class StreamingModel(keras.Model):
         return super().export(filepath, format=format, **kwargs)
 
     def initial_state(self, batch_size):
-        """Returns the state before the first token: a flat dict of tensors,
-        batch first, of all that the model remembers."""
+        """Returns the state before the first token, a flat dict of tensors
+        `(batch_size, ...)`."""
         return self.backbone.initial_state(batch_size)
 
     def step(self, tokens, state, training=False):
@@ -132,17 +132,17 @@ class StreamingModel(keras.Model):
         Args:
             tokens: int32 tensor `(batch, time)`.
             state: dict as returned by `initial_state` or `step`.
-            training: bool. With `False` the step is compiled, and does not
-                record a gradient on torch.
+            training: bool. If false, the step is compiled, and torch records
+                no gradient.
 
         Returns:
             `(logits, state)`: `(batch, time, vocabulary_size)` and the state
             after the last token.
 
         Raises:
-            ValueError: for tokens that are not `(batch, time)`, token ids
-                outside the vocabulary, a state of other names or of another
-                batch size, and a model that is not causal.
+            ValueError: for tokens of another shape, ids outside the
+                vocabulary, a state with other names or another batch size,
+                and a model that is not causal.
         """
         require_streaming("`step`", self)
         if not ops.is_tensor(tokens):
@@ -152,8 +152,8 @@ class StreamingModel(keras.Model):
         tokens = ops.convert_to_tensor(tokens, dtype="int32")
         if len(tokens.shape) != 2:
             raise ValueError(
-                "`tokens` must be of shape (batch, time); for one token a row, "
-                f"(batch, 1). Received: shape {tuple(tokens.shape)}"
+                "`tokens` must be of shape (batch, time), such as (batch, 1). "
+                f"Received: shape {tuple(tokens.shape)}"
             )
         require_state(state, self._state_shapes, tokens.shape[0])
         if training:
@@ -163,21 +163,20 @@ class StreamingModel(keras.Model):
     def read(self, rows):
         """Reads rows of any lengths, each from an empty context.
 
-        Every row is read in pieces of its own, whose lengths are powers of
-        two, and keeps its state while other rows are read. So rows are not
-        padded, and rows of any lengths compile at most eight shapes for each
-        number of rows. The head does not run.
+        Rows are not padded: each is read in pieces whose lengths are powers of
+        two, and keeps its state while other rows are read. At most eight
+        shapes are compiled for each number of rows. The head does not run.
 
         Args:
-            rows: list of int arrays `(time,)`, one a row, which may be empty;
-                or one int array `(batch, time)`.
+            rows: list of int arrays `(time,)`, which may be empty; or one int
+                array `(batch, time)`.
 
         Returns:
-            The state after the last token of each row, as `step` takes it.
+            The state after the last token of each row, for `step`.
 
         Raises:
             ValueError: for no rows, rows that are not one-dimensional, ids
-                that are no integers or outside the vocabulary, and words for
+                that are not integers or outside the vocabulary, and tokens for
                 a model that is not causal.
 
         Example:
@@ -192,7 +191,7 @@ class StreamingModel(keras.Model):
                 f"Received: shapes {[row.shape for row in rows]}"
             )
         lengths = [len(row) for row in rows]
-        # An empty list has no integer type of its own.
+        # NumPy makes float arrays of empty lists.
         types = [row.dtype for row in rows if len(row)]
         shape = (len(rows), max(lengths, default=0) or 1)
         tokens = np.zeros(shape, np.result_type("int32", *types))
@@ -204,8 +203,8 @@ class StreamingModel(keras.Model):
         state = self.initial_state(len(lengths))
         for starts, size, reads in aligned_segments(lengths):
             columns = starts[:, None] + np.arange(size)
-            # Rows without a piece of this size read any tokens, and keep
-            # their state.
+            # Rows without a piece of this size read arbitrary tokens; their
+            # state is restored below.
             columns = np.minimum(columns, tokens.shape[1] - 1)
             piece = np.take_along_axis(tokens, columns, axis=1)
             before = state
@@ -215,29 +214,28 @@ class StreamingModel(keras.Model):
         return state
 
     def score(self, token_ids, state=None):
-        """Natural-log probability of each next token.
+        """Computes the natural-log probability of each next token.
 
-        A model that is not causal reads all steps at once, and holds all its
-        logits, `(batch, time, vocabulary)`.
+        A model that is not causal reads all steps at once, and needs memory
+        for all logits, `(batch, time, vocabulary)`.
 
         Args:
-            token_ids: int array `(batch, time)`, at least two tokens a row; or,
-                for a model with a `vocabulary`, a string or a list of strings,
-                each a text between two ends of sentences.
-            state: optional dict to read from, as `step` takes it.
+            token_ids: int array `(batch, time)`, at least two tokens per row;
+                or, for a model with a `vocabulary`, a string or a list of
+                strings. An end of a sentence is added before and after each.
+            state: optional dict to start from, as for `step`.
 
         Returns:
             float32 array `(batch, time - 1)`: entry `t` is the log-probability
-            of token `t + 1` given the tokens up to `t`; by a model that is not
-            causal, given the words after `t + 1` as well. For a string, an
-            array `(words + 1,)`, its words and its end; for a list of strings,
-            a list of such arrays.
+            of token `t + 1` given the tokens up to `t`; if the model is not
+            causal, also given the words after `t + 1`. For a string, an array
+            `(words + 1,)`, with its end; for a list, a list of such arrays.
 
         Raises:
             ValueError: for other shapes, ids outside the vocabulary, strings
-                without a vocabulary, a state of other names or of another batch
-                size; and, for a model that is not causal, a state, or rows of
-                more than one sentence.
+                without a vocabulary, a state with other names or another batch
+                size; and, if the model is not causal, for a state or for rows
+                of more than one sentence.
         """
         if generation.is_text(token_ids):
             vocabulary = generation.require_strings(
@@ -270,8 +268,8 @@ class StreamingModel(keras.Model):
         return ops.convert_to_numpy(ops.concatenate(scores, axis=1))
 
     def _pieces(self, name, token_ids, left_out=0, longest=128):
-        """Returns `(start, stop)` of the pieces to read of rows of token ids,
-        but for the last `left_out` tokens."""
+        """Returns `(start, stop)` of the pieces in which rows of token ids are
+        read, without the last `left_out` tokens."""
         steps = token_ids.shape[1] - left_out
         if self.causal:
             return segments(steps, longest)
@@ -281,23 +279,24 @@ class StreamingModel(keras.Model):
         rows = np.flatnonzero((ended[:, :-1] & ~ended[:, 1:]).any(axis=1))
         if len(rows):
             raise ValueError(
-                f"`{name}` must have one sentence a row, with nothing but "
-                f"padding after its end, as a {type(self.memory).__name__} is "
+                f"`{name}` must have one sentence per row, with only padding "
+                f"after its end, as a {type(self.memory).__name__} is "
                 "not causal. Received: words after the end of a sentence in "
                 f"row {rows[0]}"
             )
         return [(0, steps)]
 
     def attention(self, tokens):
-        """Where the model attends, reading `tokens` from an empty context.
+        """Computes attention weights at each token, from an empty context.
 
         Args:
             tokens: int array `(batch, time)`.
 
         Returns:
-            float32 array `(batch, time, memory)`, the oldest slot first. A row
-            sums to one; to zero while no slot is filled; or to less where a
-            memory reaches further back than it reports (`Attentive`).
+            float32 array `(batch, time, memory)`, the oldest slot first. The
+            weights of a step sum to one, to zero while no slot is filled, or
+            to less than one if a memory also attends to older slots
+            (`Attentive`).
 
         Raises:
             ValueError: if the model has no memory that attends, for ids outside
@@ -336,32 +335,32 @@ class StreamingModel(keras.Model):
         """Continues a prompt.
 
         Args:
-            prompt: int array `(time,)` or `(batch, time)`, a list of such rows
-                of different lengths, or, with a vocabulary, a string or a list
-                of strings. An empty string begins a sentence: its prompt is
-                the end of the one before, one token that is not returned.
+            prompt: int array `(time,)` or `(batch, time)`, a list of rows of
+                different lengths, or, with a vocabulary, a string or a list of
+                strings. For an empty string, the model reads one end of a
+                sentence, which is not returned.
             max_length: integer, length of prompt and continuation together.
             sampler: a keras_nlp sampler, or its name: `"greedy"`, `"top_k"`,
                 `"top_p"`, `"beam"`, `"random"`, ...
-            vocabulary: `memlm_keras.data.Vocabulary`; `None` is the model's
+            vocabulary: `memlm_keras.data.Vocabulary`; `None` for the model's
                 own, if it has one.
             stop_token_ids: list of ids; generation ends when every row has
-                produced one. The first fills the rest of its row; strings end
-                before it. `None`, with a vocabulary, is the end of a sentence,
-                which is then never the first token after a prompt. `()`
-                generates up to `max_length`.
+                produced one. The first one fills the rest of its row; strings
+                end before it. `None`, with a vocabulary, is the end of a
+                sentence, which is then never the first token after a prompt.
+                `()` generates up to `max_length`.
             suppress_token_ids: list of ids that are never written, such as
-                `[vocabulary.unknown_id]`; `None` is no id.
+                `[vocabulary.unknown_id]`, or `None`.
 
         Returns:
-            The kind of the prompt: ids `(max_length,)` or `(batch,
-            max_length)`, or strings.
+            Ids `(max_length,)` or `(batch, max_length)`, or strings, like the
+            prompt.
 
         Raises:
-            ValueError: for an empty row of ids, a prompt as long as
-                `max_length`, ids outside the vocabulary, strings without a
-                vocabulary or with another, an unknown sampler, or a model that
-                is not causal.
+            ValueError: for an empty row of ids, a prompt that is not shorter
+                than `max_length`, ids outside the vocabulary, strings without
+                a vocabulary or with a wrong one, an unknown sampler, or a
+                model that is not causal.
 
         Example:
 
@@ -382,7 +381,7 @@ class StreamingModel(keras.Model):
     # === Batches, with the state carried from one to the next ===
 
     def score_batches(self, batches, verbose=0):
-        """Natural-log probability of every target of batches.
+        """Computes the natural-log probability of every target of batches.
 
         Args:
             batches: `memlm_keras.data.Batches`, or a dataset of their form.
@@ -394,21 +393,21 @@ class StreamingModel(keras.Model):
             meaningless.
 
         Raises:
-            ValueError: if the batches contain token ids outside the vocabulary,
-                or the model is not causal and they are not `SentenceBatches`.
+            ValueError: if the batches contain ids outside the vocabulary, or
+                the model is not causal and they are not `SentenceBatches`.
         """
         return concatenate_batches(
             read_batches(self, self._score, batches, verbose=verbose)
         )
 
     def attention_batches(self, batches):
-        """Where the model attends in batches, with the state carried.
+        """Computes attention weights for batches, with the state carried.
 
         Args:
             batches: `memlm_keras.data.Batches`, or a dataset of their form.
 
         Yields:
-            Pairs `(weights, sample_weight)` of float32 arrays, one a batch:
+            A pair `(weights, sample_weight)` of float32 arrays per batch:
             `(batch, time, memory)` and `(batch, time)`.
 
         Raises:
@@ -428,10 +427,9 @@ class StreamingModel(keras.Model):
     # === Words ===
 
     def surprisal(self, text, vocabulary=None, unit="bits", reset=False):
-        """Surprisal, entropy and rank of each word of a text.
+        """Computes surprisal, entropy and rank of each word of a text.
 
-        Arguments, result and errors are those of
-        `memlm_keras.evaluation.surprisal`.
+        See `memlm_keras.evaluation.surprisal`.
 
         Example:
 
@@ -446,19 +444,19 @@ class StreamingModel(keras.Model):
     def measure_words(
         self, tokens, starts, end_of_sentence_id=0, segment_length=None
     ):
-        """Surprisal, entropy and rank of each token of a text, in nats.
+        """Computes surprisal and entropy (in nats) and rank of each token.
 
         Args:
             tokens: integer array `(tokens,)`.
-            starts: integer array, offsets at which documents begin, each read
-                from the initial state.
+            starts: integer array, offsets of documents, each read from the
+                initial state.
             end_of_sentence_id: integer, read before a document.
             segment_length: integer, steps that are read at once, or `None`.
 
         Returns:
             float64 array `(tokens, 3)`.
         """
-        # Powers of two, here and below: few shapes are ever compiled.
+        # Powers of two, here and below, so that few shapes are compiled.
         rows = min(_power_of_two(len(starts)), _ROWS)
         # Computing from logits takes several times their memory.
         steps = affordable_steps(4 * rows, self.vocabulary_size)
@@ -472,7 +470,7 @@ class StreamingModel(keras.Model):
             "end_of_sentence_id": end_of_sentence_id,
         }
 
-        # The places of the targets, in the layout of the targets.
+        # Batches of offsets show which token each target is.
         places = Batches(np.arange(len(tokens)), **layout)
         batches = Batches(tokens, **layout)
         measured = np.zeros((len(tokens), 3))
@@ -490,23 +488,21 @@ class StreamingModel(keras.Model):
     ):
         """Quantizes the weights in place, and reports on each layer.
 
-        In `"int8"` an embedding, a projection, tied or not, a memory, a
-        mixture, the cells of this package and Keras' LSTM, GRU and SimpleRNN
-        take a quarter of their size. Keras quantizes embedding and projection;
-        the matrices of the others get a scale for each column, and compute in
-        floating point. Other layers do not change. The model is then for
-        inference only: it reads, scores, streams, is saved, loaded and exported
-        as a SavedModel.
+        In `"int8"`, embeddings, projections, memories, mixtures, the cells of
+        this package and Keras' LSTM, GRU and SimpleRNN take a quarter of their
+        size. Keras quantizes embedding and projection; other matrices get a
+        scale per column, and are multiplied in floating point. Other layers do
+        not change. A quantized model is for inference only; it can be saved,
+        loaded and exported as a SavedModel.
 
         Args:
             mode, config, filters: arguments of `keras.Model.quantize`.
-            verbose: whether to print the report, which `quantized_layers`
-                holds as well.
+            verbose: bool, whether to print the report `quantized_layers`.
             **kwargs: other arguments of `keras.Model.quantize`.
 
         Raises:
-            ValueError: for a smoothed model, which `with_fixed_matrices` makes
-                a plain one, and for a model that is quantized already.
+            ValueError: for a smoothed model (use `with_fixed_matrices()`), and
+                for a model that is quantized already.
 
         Example:
 
@@ -515,7 +511,7 @@ class StreamingModel(keras.Model):
         >>> [one.what for one in small.quantized_layers if one.layer == "head"]
         ['int8']
         """
-        # Not an attribute that Keras would track.
+        # Keras tracks attributes that are set the usual way.
         vars(self)["quantized_layers"] = quantization.quantize(
             self, mode, config, filters, verbose, **kwargs
         )
@@ -533,9 +529,10 @@ def read_batches(
     verbose=0,
     weighted=False,
 ):
-    """Yields the result of `function` (token ids, targets, state and, if it is
-    `weighted`, sample weight) and the sample weight of each batch, and carries
-    the state."""
+    """Yields the result of `function` and the sample weight of each batch.
+
+    The function takes token ids, targets, state and, if `weighted`, sample
+    weight; it returns a result and the state, which is carried on."""
     require_readable(model, batches)
     if start is None:
         start = model.initial_state(batches.batch_size)
@@ -548,7 +545,7 @@ def read_batches(
         if "positions" in inputs:
             raise ValueError(
                 "The batches must have a target at each step here. Received: "
-                'batches with "positions", which `evaluate` and `predict` read'
+                'batches with "positions": use `evaluate` or `predict`'
             )
         tokens, targets, weight = (
             distribution.deal(ops.convert_to_tensor(array))
@@ -563,8 +560,8 @@ def read_batches(
 
 
 def concatenate_batches(results):
-    """Joins pairs of arrays `(batch, time)` to two arrays of all rows, with
-    zeros after a shorter time."""
+    """Concatenates pairs of arrays `(batch, time)` to two arrays of all rows,
+    padded with zeros."""
     pairs = [map(ops.convert_to_numpy, pair) for pair in results]
     joined = []
     for arrays in zip(*pairs):
@@ -585,13 +582,14 @@ def concatenate_batches(results):
 
 def segments(length, longest=128):
     """Yields `(start, stop)` of pieces whose lengths are powers of two, so that
-    any text costs at most eight compilations."""
+    a text of any length compiles at most eight shapes."""
     for starts, size, _ in aligned_segments([length], longest):
         yield int(starts[0]), int(starts[0]) + size
 
 
 def affordable_steps(rows, vocabulary_size):
-    """Steps whose logits take 256 MiB at most: a power of two, up to 128."""
+    """Returns how many steps, a power of two up to 128, to read at once so
+    that logits take at most 256 MiB."""
     steps = 128
     while steps > 1 and rows * steps * vocabulary_size > 2**26:
         steps //= 2
@@ -599,8 +597,8 @@ def affordable_steps(rows, vocabulary_size):
 
 
 def aligned_segments(lengths, longest=128):
-    """Cuts each row as `segments` does; yields `(starts, size, reads)`, where
-    bool `reads` `(rows,)` marks the rows with a piece of that size."""
+    """Cuts each row like `segments`; yields `(starts, size, reads)`, where bool
+    `reads` `(rows,)` marks the rows with a piece of that size."""
     lengths = np.asarray(lengths, "int64")
     starts = np.zeros_like(lengths)
     size = longest

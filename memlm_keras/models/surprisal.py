@@ -1,4 +1,4 @@
-"""Surprisal, entropy and rank of each word of a text, by any model."""
+"""Surprisal, entropy and rank of each word of a text, for any model."""
 
 import dataclasses
 
@@ -18,9 +18,9 @@ from memlm_keras.models.protocols import ScoresPlaces
 
 # Nats in one unit.
 UNITS = {"bits": float(np.log(2.0)), "nats": 1.0}
-# Numbers of a distribution over the vocabulary held at once, in float64.
+# Log-probabilities that are computed at once, in float64.
 _NUMBERS = 2**22
-# Below every logarithm of a probability that is not zero.
+# Less than the logarithm of any positive probability.
 _LEAST = -1e30
 
 
@@ -28,27 +28,27 @@ _LEAST = -1e30
 class Surprisal(tables.ResultTable):
     """Surprisal, entropy and rank of each word of a text.
 
-    With `P(w | c)` the probability that the model gives to a word after all
-    that it has read, c, and H the entropy of that distribution,
+    With `P(w | c)` the probability that the model gives to a word w after the
+    context c, and H the entropy of that distribution,
 
         surprisal of w            -log P(w | c)                 Hale (2001)
         entropy before w          H(c) = -sum_v P(v | c) log P(v | c)
         entropy reduction of w    H(c) - H(c w)
 
-    The entropy is that of the next word (as in Roark et al., 2009; Linzen and
-    Jaeger, 2016), not that of whole parses or continuations as in Hale (2006),
-    of which there are infinitely many here. Hale counts no increase, `max(0,
-    ...)`; here the difference keeps its sign. At the last word, `H(c w)` is the
-    entropy after the text; where the state is reset at the end of a sentence,
-    it is that of a first word.
+    This is the entropy of the next word (Roark et al., 2009; Linzen and
+    Jaeger, 2016), not of whole parses or continuations as in Hale (2006),
+    because a model has infinitely many continuations. Hale replaces negative
+    reductions by zero; here they keep their sign. At the last word, `H(c w)`
+    is the entropy after the text; if the state is reset at the end of each
+    sentence, it is the entropy of a first word.
 
     Attributes:
-        words: tuple of strings, the tokens of the text, unknown ones as the
-            text has them; ends of sentences are among them.
+        words: tuple of strings, the tokens of the text, including ends of
+            sentences; unknown words are as in the text.
         sentence: int array, the number of the word's sentence, from 1.
-        position: int array, its place in the sentence, from 1.
+        position: int array, the word's place in its sentence, from 1.
         surprisal, entropy, entropy_reduction: float64 arrays, see above.
-        rank: int array, one more than the words that are more probable.
+        rank: int array, one plus the number of more probable words.
         unknown: bool array, whether the word is not in the vocabulary; then
             the numbers are those of the unknown word.
         unit: string, `"bits"` or `"nats"`.
@@ -68,16 +68,14 @@ class Surprisal(tables.ResultTable):
         return len(self.words)
 
     def by_word(self, vocabulary):
-        """Joins pieces of words.
+        """Joins the pieces of each word.
 
-        A word begins where its vocabulary says (`begins_word`): a piece that
-        should begin one, but has no U+2581, is joined to the word before. The
-        surprisal of a word is the sum over its pieces, and so is its
-        entropy reduction. Its entropy and rank are those of its first piece,
-        and it is unknown if one of its pieces is.
+        `vocabulary.begins_word` tells where words begin. Surprisal and entropy
+        reduction of a word are sums over its pieces; entropy and rank are from
+        its first piece. A word is unknown if one of its pieces is.
 
         Args:
-            vocabulary: `memlm_keras.data.Vocabulary` of the text. Where each
+            vocabulary: `memlm_keras.data.Vocabulary` of the text. If each
                 token is a word, nothing changes.
 
         Returns:
@@ -98,8 +96,8 @@ class Surprisal(tables.ResultTable):
         return self.joined(starts, words)
 
     def joined(self, starts, words):
-        """Joins tokens, from each of the offsets `starts` on, to `words`, as
-        `by_word` does."""
+        """Joins the tokens from each offset in `starts` to one of `words`, like
+        `by_word`."""
         sentence = self.sentence[starts]
         first = np.searchsorted(sentence, sentence)
         return dataclasses.replace(
@@ -115,8 +113,8 @@ class Surprisal(tables.ResultTable):
         )
 
     def columns(self):
-        """Returns a dict of columns by name, such as `"surprisal_bits"`, a row
-        for each word."""
+        """Returns a dict of columns by name, such as `"surprisal_bits"`, with
+        one row per word."""
         return {
             "sentence": self.sentence,
             "position": self.position,
@@ -132,11 +130,10 @@ class Surprisal(tables.ResultTable):
 def surprisal(
     model, text, vocabulary=None, unit="bits", reset=False, segment_length=None
 ):
-    """Surprisal, entropy and rank of each word of a text.
+    """Computes surprisal, entropy and rank of each word of a text.
 
-    Every token of the vocabulary is a word here, including the end of each
-    sentence, and each is predicted once. An end of a sentence is assumed before
-    the text.
+    Words are tokens of the vocabulary, including the end of each sentence; each
+    is predicted once. The model reads an end of a sentence before the text.
 
     Args:
         model: a causal `memlm_keras.LanguageModel`, with any mixture, or
@@ -144,25 +141,26 @@ def surprisal(
             `memlm_keras.evaluation.DynamicEvaluator`, which learns from each
             segment after measuring it; or any other model with the
             `log_probabilities_at` of `memlm_keras.ngrams`.
-        text: string, a sentence a line; list of strings, a sentence each;
+        text: string with one sentence per line; list of sentences;
             `memlm_keras.data.Split`, or its integers `(tokens,)`. Lines without
             a word are skipped. Each document of a split is a new context.
-        vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None` is
-            the model's own.
+        vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None`
+            for the model's own.
         unit: `"bits"` or `"nats"`.
         reset: bool, whether each sentence is read from the initial state;
             otherwise the state is carried through the document.
-        segment_length: integer, steps that are read at once, and the steps of
-            an update of a `DynamicEvaluator`. `None` is chosen by size; for a
-            `DynamicEvaluator`, a sentence if the state is reset, otherwise 5.
+        segment_length: integer, steps that are read at once, and after which a
+            `DynamicEvaluator` updates. `None` depends on the model's size; for
+            a `DynamicEvaluator`, it is a sentence if `reset`, and 5 otherwise.
 
     Returns:
         `Surprisal`.
 
     Raises:
-        ValueError: for another unit, a text without words, ids that do not end
-            with the end of a sentence, no vocabulary or one of another size,
-            and a model that is not causal or gives no distributions.
+        ValueError: for an unknown unit, a text without words, ids that do not
+            end with the end of a sentence, a missing vocabulary or one of
+            another size, and a model that is not causal or has no
+            distributions.
 
     Example:
 
@@ -184,7 +182,7 @@ def surprisal(
     tokens = np.array([vocabulary[word] for word in words], "int32")
     end = vocabulary.end_of_sentence_id
     starts = begins if reset else documents
-    # One more token, for the entropy before it.
+    # One more token: the last entropy reduction needs the entropy before it.
     after = [len(tokens)] if reset or len(documents) > 1 else []
     nats = _measure(
         model,
@@ -193,7 +191,7 @@ def surprisal(
         end,
         segment_length,
     )
-    # No minus before a zero.
+    # Turns -0.0 into 0.0.
     nats = nats + 0.0
     entropy = nats[:, 1] / UNITS[unit]
     lengths = np.diff(begins, append=len(tokens))
@@ -212,14 +210,14 @@ def surprisal(
 
 
 def _joined(pieces, vocabulary):
-    """A word of one or several pieces, without a space in it."""
+    """Joins the pieces of a word, without spaces."""
     if len(pieces) == 1 and not pieces[0].startswith(WORD_START):
         return pieces[0]
     return "".join(vocabulary.detokenize(list(pieces)).split())
 
 
 def _words(text, vocabulary):
-    """Tokens of a text, and offsets of its sentences and documents."""
+    """Returns the tokens of a text, and offsets of sentences and documents."""
     if isinstance(text, str):
         text = text.split("\n")
     if isinstance(text, (list, tuple)) and all(
@@ -245,7 +243,7 @@ def _words(text, vocabulary):
 
 
 def _measure(model, tokens, starts, end_of_sentence_id, segment_length):
-    """Measures of tokens, float64 `(tokens, 3)`, by any kind of model."""
+    """Measures tokens with any kind of model; returns float64 `(tokens, 3)`."""
     if isinstance(model, MeasuresWords):
         return model.measure_words(
             tokens, starts, end_of_sentence_id, segment_length
@@ -276,15 +274,15 @@ def _measure(model, tokens, starts, end_of_sentence_id, segment_length):
 
 
 def measures(log_probabilities, targets, numpy=ops):
-    """Returns surprisal, entropy and rank, in nats, `(..., 3)`, of targets
-    `(...)` by log-probabilities `(..., vocabulary)`, which may be -inf."""
-    # An impossible word adds zero to a sum if its logarithm is finite.
+    """Returns surprisal, entropy (in nats) and rank, `(..., 3)`, of targets
+    `(...)`; log-probabilities `(..., vocabulary)` may be -inf."""
+    # With a finite logarithm, an impossible word adds zero to the entropy.
     finite = numpy.maximum(log_probabilities, _LEAST)
     of_targets, finite_of_targets = (
         numpy.take_along_axis(values, targets[..., None], axis=-1)
         for values in (log_probabilities, finite)
     )
-    # A sign takes half the time of a comparison.
+    # `sign` takes half the time of a comparison.
     above = numpy.sign(numpy.maximum(finite - finite_of_targets, 0.0))
     return numpy.stack(
         [
@@ -297,6 +295,6 @@ def measures(log_probabilities, targets, numpy=ops):
 
 
 def measures_of_logits(logits, targets):
-    """The `measures` of logits, float32 `(batch, time, 3)`."""
+    """Returns the `measures` of logits, float32 `(batch, time, 3)`."""
     logits = ops.cast(logits, "float32")
     return measures(ops.log_softmax(logits, axis=-1), targets)

@@ -1,5 +1,5 @@
-"""LSTM language models that PyTorch saved under the names of its word-level
-example, as neural-complexity and colorlessgreenRNNs do."""
+"""Loading of LSTM language models whose weights are named as in PyTorch's
+word-level example, such as neural-complexity and colorlessgreenRNNs."""
 
 import pickle
 import types
@@ -53,13 +53,13 @@ def load(cls, path, vocabulary, tokenizer=None):
 
 
 def _read_vocabulary(path, tokenizer):
-    """Returns the vocabulary of a file of words, and their places in it."""
+    """Returns the vocabulary of a word list, and each token's line number."""
     words = read_text(path).split()
     missing = [word for word in _SPECIALS if word not in words]
     if missing:
         raise ValueError(
             f"The vocabulary {path} must have {' and '.join(_SPECIALS)}, one "
-            f"word a line. Received: {len(words)} words, without {missing[0]}"
+            f"word per line. Received: {len(words)} words, without {missing[0]}"
         )
     vocabulary = Vocabulary(words, tokenizer=tokenizer)
     places = {word: place for place, word in enumerate(words)}
@@ -67,7 +67,7 @@ def _read_vocabulary(path, tokenizer):
 
 
 def _cells(path, weights):
-    """Returns kernel, recurrent kernel and bias of each LSTM for Keras."""
+    """Returns Keras' kernel, recurrent kernel and bias of each LSTM."""
     count = sum(name.startswith("rnn.weight_ih_l") for name in weights)
     names = [[f"rnn.{part}_l{i}" for part in _PARTS] for i in range(count)]
     expected = _ENDS.union(*names)
@@ -84,10 +84,10 @@ def _cells(path, weights):
         if len(recurrent) != 4 * recurrent.shape[1]:
             raise ValueError(
                 f"{path} must hold an LSTM, whose {layer[1]} has four rows per "
-                f"unit. Received: the shape {recurrent.shape}, such as that of "
-                "a GRU or a simple recurrent network"
+                f"unit. Received: the shape {recurrent.shape}, as in a GRU or "
+                "a simple recurrent network"
             )
-        # Keras has the gates in the same order, and one bias for PyTorch's two.
+        # Keras has the same order of gates, and one bias where PyTorch has two.
         cells.append([kernel.T, recurrent.T, sum(biases)])
     return cells
 
@@ -96,9 +96,9 @@ def _cells(path, weights):
 
 
 class _Plain:
-    """Placeholder for an object of any class, with its state only."""
+    """Placeholder that keeps the state of an object of any class."""
 
-    # PyTorch reads it from the classes of old files.
+    # PyTorch reads this attribute when it loads old files.
     dump_patches = False
 
     def __init__(self, *arguments, **keywords):
@@ -110,8 +110,8 @@ class _Plain:
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """An unpickler that calls only functions that build tensors, whatever a
-    pickle requests, and makes `_Plain` for everything else."""
+    """An unpickler that only builds tensors, and replaces every other object by
+    a `_Plain`, so that no code of a file runs."""
 
     _MADE = {
         ("collections", "OrderedDict"),
@@ -123,7 +123,7 @@ class _PlainUnpickler(pickle.Unpickler):
     }
 
     def find_class(self, module, name):
-        """The class of a name, or `_Plain`."""
+        """Returns an allowed class, or `_Plain`."""
         if (module, name) in self._MADE:
             return super().find_class(module, name)
         return _Plain
@@ -145,7 +145,7 @@ def _read_weights(path):
             loaded = dict(_parameters(loaded))
         if not isinstance(loaded, dict):
             raise ValueError(f"it holds a {type(loaded).__name__}")
-        # For several devices, PyTorch wraps the model in another.
+        # PyTorch's `DataParallel` adds this prefix.
         return {
             str(name).removeprefix("module."): value.detach().float().numpy()
             for name, value in loaded.items()
@@ -178,7 +178,7 @@ def _load(path):
 
 
 def _parameters(module, prefix=""):
-    """Yields names and values of the parameters of a module."""
+    """Yields the names and values of a module's parameters."""
     state = vars(module)
     for name, value in state.get("_parameters", {}).items():
         yield prefix + name, value

@@ -33,7 +33,7 @@ def with_prediction(model, prediction):
     if model.smoothing is None:
         raise ValueError(
             "`with_prediction` needs a model that is smoothed. Received: a "
-            f"model with smoothing=None and prediction={prediction!r}"
+            f"model with smoothing=None, and prediction={prediction!r}"
         )
     smoothing = type(model.smoothing)(
         **{**model.smoothing.get_config(), "prediction": prediction}
@@ -75,8 +75,8 @@ def with_fixed_dropout(model, seed, into=None):
 
 
 def draw_masks(model, seed):
-    """Draws a dict of float32 masks, zero where a model drops units and
-    otherwise `1 / (1 - rate)`, of each word, input and recurrent layer."""
+    """Draws float32 masks of words, inputs and recurrent layers, a dict: 0 for
+    dropped units, `1 / (1 - rate)` for others."""
     random = np.random.default_rng(seed)
 
     def mask(rate, *shape):
@@ -119,7 +119,7 @@ def _readers(model):
 
 
 def _mask_rows(cell, copy, name, rows):
-    """Multiplies a kernel of the copy by the mask `rows` of each gate."""
+    """Masks the rows of a kernel of the copy, with one mask per gate."""
     if np.all(rows == 1.0):
         return
     gates = np.split(_array(getattr(cell, name)), len(rows), axis=1)
@@ -131,7 +131,7 @@ _RATES = ("dropout", "recurrent_dropout", "word_dropout")
 
 
 def _replaced(config, keys, value):
-    """Replaces the values of some keys in a config, at all depths."""
+    """Returns a config in which `keys` have `value` at all depths."""
     if isinstance(config, list):
         return [_replaced(part, keys, value) for part in config]
     if not isinstance(config, dict):
@@ -143,9 +143,9 @@ def _replaced(config, keys, value):
 
 
 def require_masks(model):
-    """Raises `ValueError` if a mask has no kernel to be applied to."""
+    """Raises `ValueError` if dropped inputs are not multiplied by a kernel."""
     readers = _readers(model)
-    # The first reader needs no kernel: columns of the embedding are masked.
+    # The embedding's columns are masked for the first reader.
     for reader, dropout in list(zip(readers, model.backbone.dropouts))[1:]:
         if not dropout.rate:
             continue
@@ -166,7 +166,7 @@ def require_masks(model):
 
 
 def drops(model):
-    """Whether any rate of dropout is not zero."""
+    """Returns whether any dropout rate is not zero."""
     rates = [getattr(model.embedding, "word_dropout", 0.0)]
     rates += [dropout.rate for dropout in model.backbone.dropouts]
     for layer in _recurrent(model):
@@ -189,7 +189,7 @@ def _array(variable):
 
 
 def in_float32(model):
-    """Returns a copy that computes in float32; the model itself, if it does."""
+    """Returns a copy that computes in float32, or the model if it does so."""
     if not any(
         layers.computes_in(model, dtype) for dtype in ("float16", "bfloat16")
     ):
@@ -221,7 +221,7 @@ def with_fixed_matrices(model):
         copy.head.bias.assign(model.head.bias)
     if still_tied:
         return copy
-    # A tied matrix that is smoothed as an input only becomes two.
+    # A tied matrix that is smoothed only as an input becomes two matrices.
     if smoothing.smooths_output:
         kernel = fixed(model.head.kernel).T
     elif model.tie_embeddings:
@@ -233,7 +233,7 @@ def with_fixed_matrices(model):
 
 
 def _with_own_matrices(config, tied):
-    """Puts a plain embedding and projection, tied or not, in a config."""
+    """Returns a config with a plain embedding and projection."""
     embedding = config["embedding"]["config"]
     head = config["head"]["config"]
     plain = {key: head[key] for key in ("name", "dtype", "use_bias")}

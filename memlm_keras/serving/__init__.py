@@ -1,4 +1,4 @@
-"""Serving: models as SavedModels for TensorFlow Serving, and as files."""
+"""Serving: exports of models to TensorFlow Serving and other engines."""
 
 from memlm_keras.serving.client import Client
 from memlm_keras.serving.client import Session

@@ -1,4 +1,4 @@
-"""A client of a language model on TensorFlow Serving, by REST or gRPC."""
+"""A client for language models on TensorFlow Serving, by REST or gRPC."""
 
 import concurrent.futures
 import contextlib
@@ -11,7 +11,7 @@ import urllib.request
 
 import numpy as np
 
-# The state of a version that is ready, by name and by number.
+# TensorFlow Serving's name and number of the state of a ready version.
 _READY, _READY_NUMBER = "AVAILABLE", 30
 _DTYPES = {
     "DT_BOOL": "bool",
@@ -20,41 +20,41 @@ _DTYPES = {
     "DT_INT64": "int64",
     "DT_STRING": "object",
 }
-# Kinds of NumPy's arrays that are read as a dtype; all else is no answer.
+# NumPy kinds of JSON values that are valid for each kind of dtype.
 _KINDS = {"b": "b", "f": "fiu", "i": "iu"}
-# What reading a name that is not there, or a value of another type, raises.
+# Errors raised by reading missing names or values of another type.
 _OF_OTHER_VALUES = (
     *(LookupError, TypeError, AttributeError, ValueError),
     *(ArithmeticError, RecursionError),
 )
-# Limits of a body, so that an endless one does not fill the memory.
+# Limits of the body of an answer, which could be endless.
 _MOST_BYTES, _PART_BYTES = 2**30, 2**20
 _SHOWN = 100
 
 
 class Client:
-    """A client of an exported language model on TensorFlow Serving.
+    """A client for an exported language model on TensorFlow Serving.
 
-    A client always asks the version that it found when it was made, since a
-    version refuses the state of another: clients that are made later use newer
-    versions. Below, `texts` are a string, or a list of B strings.
+    A client sends all requests to one version of the model, because a version
+    rejects the state of another one. Below, `texts` is a string or a list of B
+    strings.
 
     Args:
         address: string, `"host:8500"` for gRPC, which needs the package
-            `tensorflow-serving-api`, or `"http://host:8501"` for REST, which
-            needs nothing. gRPC sends large states several times as fast.
+            `tensorflow-serving-api`, or `"http://host:8501"` for REST. gRPC
+            sends large states several times as fast.
         model: string, name of the model on the server.
-        version: integer, or `None` for the newest that the server has.
-        timeout: float, seconds that a whole answer may take.
+        version: integer, or `None` for the newest version now.
+        timeout: float, seconds within which an answer must be complete.
 
     Attributes:
-        version: integer, the version of the requests.
+        version: integer, the version that gets the requests.
 
     Raises:
-        ValueError: for a request that the model refuses, with its reason.
+        ValueError: if the model rejects a request, with its reason.
         LookupError: if the server has no such model, version or signature.
-        ConnectionError: if the server cannot be reached, is not ready, or does
-            not answer as TensorFlow Serving does, such as a proxy with a page.
+        ConnectionError: if the server cannot be reached, is not ready, or is
+            not TensorFlow Serving.
         TimeoutError: if an answer is not complete within `timeout`.
         ImportError: for gRPC, without `tensorflow-serving-api`.
 
@@ -85,11 +85,11 @@ class Client:
 
         Args:
             signature: string, its name.
-            **inputs: its inputs, as NumPy arrays or values that convert to
-                one; numbers are sent as int32 and float32.
+            **inputs: its inputs, NumPy arrays or values that convert to
+                arrays; numbers are sent as int32 and float32.
 
         Returns:
-            Dict of NumPy arrays, its outputs; strings are of dtype object.
+            Dict of NumPy arrays, its outputs; strings have dtype object.
         """
         return self._connection.predict(
             self.version,
@@ -98,25 +98,25 @@ class Client:
         )
 
     def score(self, texts):
-        """Log-probabilities of texts, and of their words: the outputs of the
-        signature `score`, B rows each."""
+        """Returns the outputs of the signature `score`, such as the
+        log-probabilities of texts and of their words, with B rows each."""
         return self.call("score", text=_as_texts(texts))
 
     def next(self, texts):
-        """The most probable words after texts: B lists of pairs `(word,
-        log-probability)`, the most probable first."""
+        """Returns the most probable words after texts: B lists of pairs
+        `(word, log-probability)`, the most probable first."""
         return self._words(self.call("next", text=_as_texts(texts)))
 
     def generate(self, texts, length=50, top_k=1, temperature=1.0, seed=0):
-        """Continues texts.
+        """Generates continuations of texts.
 
         Args:
             texts: string, or list of B strings.
-            length: integer, the most words to add to each.
-            top_k: integer, the number of most probable words to draw the next
-                from; 1 is greedy.
+            length: integer, maximum number of words to add to each.
+            top_k: integer, the number of most probable words from which the
+                next is drawn; 1 is greedy.
             temperature: float, divisor of the log-probabilities.
-            seed: integer; text i is drawn with `seed + i`.
+            seed: integer; text i uses `seed + i`.
 
         Returns:
             List of B strings, the continuations.
@@ -135,12 +135,12 @@ class Client:
             return list(answer["text"])
 
     def session(self, texts=""):
-        """Starts to read texts word by word; returns a `Session`, of a single
-        row if `texts` is a string."""
+        """Starts a `Session` that reads texts incrementally; it has one row if
+        `texts` is a string."""
         return Session(self, texts)
 
     def _words(self, answer):
-        """Lists of words and log-probabilities of an answer."""
+        """Returns lists of words and log-probabilities of an answer."""
         with self._connection.reading():
             columns = answer["top_k_words"], answer["top_k_log_probabilities"]
             return [
@@ -152,12 +152,12 @@ class Client:
 class Session:
     """Texts that are read incrementally, with the state of the model.
 
-    Made by `Client.session`. The state is kept here and sent with each request:
-    servers keep none, so any of several can answer.
+    Made by `Client.session`. The session sends the state with each request;
+    servers keep no state, so that any of several can answer.
 
     Attributes:
-        next: the most probable words after the texts, as `Client.next` returns
-            them; of one row if the session was started with a string.
+        next: the most probable words after the texts, as from `Client.next`;
+            only one list if the session was started with a string.
     """
 
     def __init__(self, client, texts):
@@ -166,8 +166,8 @@ class Session:
         self._update(client.call("begin", text=_as_texts(texts)))
 
     def step(self, texts):
-        """Reads the words that follow, a string or a list of strings; returns
-        `next`, the most probable words after them."""
+        """Reads further words, a string or a list of strings; returns `next`,
+        the most probable words after them."""
         if isinstance(texts, str) != self._one:
             raise ValueError(
                 "`texts` must be "
@@ -192,7 +192,7 @@ class Session:
 
 
 def _as_input(name, value):
-    """An input as an array of a dtype that signatures take."""
+    """Converts an input to an array of a dtype of the signatures."""
     value = np.asarray(value)
     if value.dtype.kind == "f":
         return value.astype("float32")
@@ -211,19 +211,19 @@ def _as_texts(texts):
     texts = [texts] if isinstance(texts, str) else list(texts)
     if not texts or not all(isinstance(text, str) for text in texts):
         raise ValueError(
-            "`texts` must be a string or a list of strings, one at least. "
+            "`texts` must be a string or a nonempty list of strings. "
             f"Received: texts={texts!r}"
         )
     return np.array(texts, object)
 
 
 class _Connection:
-    """Errors of both kinds of connection."""
+    """Raises the errors of both kinds of connection."""
 
     @contextlib.contextmanager
     def reading(self):
-        """Raises `ConnectionError` where an answer is not of the kind that is
-        read."""
+        """Context that raises `ConnectionError` if an answer has an unexpected
+        form."""
         try:
             yield
         except _OF_OTHER_VALUES as error:
@@ -232,8 +232,8 @@ class _Connection:
     def _other_server(self, reason):
         return ConnectionError(
             f"What answers at {self._address} is not TensorFlow Serving, or "
-            f"its answer did not arrive whole: {reason}. Is this the address "
-            "of a server, or of a proxy before it?"
+            f"its answer is incomplete: {reason}. Is this the address of a "
+            "server, or of a proxy before it?"
         )
 
     def _timeout_error(self):
@@ -250,7 +250,7 @@ class _Connection:
 
 
 class RestConnection(_Connection):
-    """Requests by REST, in columns, to such as `"http://localhost:8501"`."""
+    """A REST connection, such as to `"http://localhost:8501"`."""
 
     def __init__(self, address, model, timeout):
         self._address = f"{address.rstrip('/')}/v1/models/{model}"
@@ -286,7 +286,7 @@ class RestConnection(_Connection):
             }
 
     def _signature(self, version, signature):
-        """Dtypes of the outputs of a signature, by their names."""
+        """Returns the dtypes of a signature's outputs, a dict by name."""
         if version not in self._outputs:
             answer = self._ask(f"/versions/{version}/metadata")
             with self.reading():
@@ -309,7 +309,7 @@ class RestConnection(_Connection):
         return signatures[signature]
 
     def _ask(self, path, body=None):
-        """Value of the JSON text of an answer, all of it within `timeout`."""
+        """Sends a request; returns the JSON answer, complete in `timeout`."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self._address + path, data)
         answer = concurrent.futures.Future()
@@ -320,7 +320,7 @@ class RestConnection(_Connection):
             except BaseException as error:
                 answer.set_exception(error)
 
-        # Sockets have a timeout for each part that arrives, and none for all.
+        # A socket's timeout is for each part, not for the whole answer.
         threading.Thread(target=ask, daemon=True).start()
         try:
             code, text = answer.result(self._timeout)
@@ -347,7 +347,7 @@ class RestConnection(_Connection):
         raise kind.get(code, ValueError)(reason)
 
     def _read(self, request):
-        """Status and body of an answer."""
+        """Returns the status and the body of an answer."""
         end = time.monotonic() + self._timeout
         try:
             answer = self._open(request, timeout=self._timeout)
@@ -373,14 +373,14 @@ def _named(error):
 
 
 class _NoRedirection(urllib.request.HTTPRedirectHandler):
-    """Leaves the answer that names another address as it is."""
+    """Does not follow redirections."""
 
     def redirect_request(self, *arguments):
         return None
 
 
 def _as_output(value, dtype):
-    """An array of a dtype; raises `TypeError` for values of another kind."""
+    """Converts a value to an array; raises `TypeError` for another kind."""
     array = np.array(value, "O" if dtype.kind == "O" else None)
     if dtype.kind == "O":
         right = all(isinstance(each, str) for each in array.flat)
@@ -392,7 +392,7 @@ def _as_output(value, dtype):
 
 
 class GrpcConnection(_Connection):
-    """Requests by gRPC, of any size, to such as `"localhost:8500"`."""
+    """A gRPC connection, such as to `"localhost:8500"`."""
 
     def __init__(self, address, model, timeout):
         try:
@@ -408,7 +408,7 @@ class GrpcConnection(_Connection):
         self._address = address
         self._model = model
         self._timeout = timeout
-        # A state may be larger than the 4 MiB that clients take by default.
+        # A state may be larger than gRPC's default limit of 4 MiB.
         limits = ("max_send_message_length", "max_receive_message_length")
         channel = grpc.insecure_channel(
             address, options=[(f"grpc.{limit}", -1) for limit in limits]

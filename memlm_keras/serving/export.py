@@ -1,4 +1,4 @@
-"""Exporting a model as a SavedModel or as a file, from every backend."""
+"""Export of a model as a SavedModel or as a file, from every backend."""
 
 import importlib.util
 import json
@@ -49,42 +49,43 @@ def export(
     tokens=None,
     card=None,
 ):
-    """Writes a model as a SavedModel for TensorFlow Serving, or a file.
+    """Exports a model as a SavedModel for TensorFlow Serving, or as a file.
 
-    The file needs neither Keras nor this package. The state of a model goes in
-    and out with each request. `docs/how_to/formats.md` has the inputs and
-    outputs of each format.
+    The file needs neither Keras nor this package. Each request sends the state
+    of the model, and each answer returns it. `docs/how_to/formats.md` describes
+    the inputs and outputs of each format.
 
     Args:
-        model: `memlm_keras.LanguageModel`, `Ensemble` or
-            `EntailmentClassifier`, the latter as a SavedModel.
-        path: folder to write, `saved_models/<name>`, in which the next version
-            is made, or `saved_models/<name>/<version>`; or file or folder of
-            another format, such as `model.onnx`.
-        vocabulary: `memlm_keras.data.Vocabulary`; `None` is the model's own.
+        model: `memlm_keras.LanguageModel` or `Ensemble`; or, as a SavedModel
+            only, `EntailmentClassifier`.
+        path: folder `saved_models/<name>`, in which the next version is
+            written, or `saved_models/<name>/<version>`; or the file or folder
+            of another format, such as `model.onnx`.
+        vocabulary: `memlm_keras.data.Vocabulary`; `None` for the model's own.
             Optional for `"onnx"`, `"triton"` and `"litert"`.
-        top_k: integer, k, the number of most probable tokens to return.
+        top_k: integer, the number of most probable tokens to return.
         overwrite: bool, whether to replace an earlier export of this format.
-        labels: strings, the classes of a classifier; `None` is the model's own.
+        labels: strings, the classes of a classifier; `None` for the model's
+            own.
         format: string, `"tf_saved_model"`, `"onnx"`, `"triton"`, `"litert"`,
             `"web"` or `"hf"`.
-        rows: integer, rows of a step of `"litert"`; `None` is 1.
-        quantize: `"int8"`, weights of eight bits, of `"litert"` and `"web"`.
-        max_length: integer, the most tokens of a row in a request.
-        contract: `"sherpa"` or `"sherpa_offline"`, of `"onnx"`.
-        tokens: path of the recogniser's `tokens.txt`, of a contract.
+        rows: integer, rows of a step; only for `"litert"`. `None` is 1.
+        quantize: `"int8"` for int8 weights; only for `"litert"` and `"web"`.
+        max_length: integer, maximum number of tokens per row of a request.
+        contract: `"sherpa"` or `"sherpa_offline"`; only for `"onnx"`.
+        tokens: path of the recogniser's `tokens.txt`; only with `contract`.
         card: dict of strings and numbers for the model card of a SavedModel.
 
     Returns:
         `pathlib.Path`, the file or folder that was written.
 
     Raises:
-        ValueError: for an argument that is not as described above, an option of
-            another format, and a model that the format cannot hold.
-        FileExistsError: if something else is at `path`.
+        ValueError: for an invalid argument, an option of another format, and a
+            model that the format does not support.
+        FileExistsError: if `path` exists and may not be replaced.
         ImportError: if a package that the format needs is not installed.
-        ConnectionError: if the engine of a page cannot be fetched.
-        RuntimeError: if the process of another backend fails.
+        ConnectionError: if the engine of a `"web"` page cannot be downloaded.
+        RuntimeError: if the process with another backend fails.
 
     Example:
 
@@ -129,20 +130,20 @@ def export(
 
 
 def check_path(path, overwrite=False, format="tf_saved_model"):
-    """Returns the path that `export` writes to, before there is a model.
+    """Returns the path that `export` would write to, without a model.
 
     Args:
         path, overwrite, format: as for `export`.
 
     Returns:
-        `pathlib.Path`; with the next version where `path` has none.
+        `pathlib.Path`; with the next version if `path` has none.
 
     Raises:
-        ValueError: for an unknown format, and a path that does not end as the
-            format requires: with its suffix, or with a version that is below
-            2^63 and does not begin with 0.
-        FileExistsError: if something is at `path` and `overwrite` is not set,
-            or if it is not a SavedModel.
+        ValueError: for an unknown format, and a path without the suffix of the
+            format or with an invalid version (not below 2^63, or with a leading
+            0).
+        FileExistsError: if `path` exists, unless it is an export of this format
+            and `overwrite` is true.
         ImportError: if a package that the format needs is not installed.
 
     Example:
@@ -186,7 +187,7 @@ def check_path(path, overwrite=False, format="tf_saved_model"):
 
 
 def _check_version(path, overwrite, format):
-    """`check_path` of a format whose folders are versions of a model."""
+    """Implements `check_path` for a format with folders of versions."""
     for other, about in formats().items():
         if about.suffix and path.suffix == about.suffix:
             raise ValueError(
@@ -198,16 +199,15 @@ def _check_version(path, overwrite, format):
     if not _is_number(path.name):
         if is_model:
             raise FileExistsError(
-                "`path` must be a folder of versions, and is a SavedModel "
+                "`path` must be a folder of versions, not a SavedModel "
                 f"itself. Received: path={path}. Choose another path."
             )
         return path / str(_next_version(path))
     if path.name != str(int(path.name)) or int(path.name) > _LARGEST_VERSION:
         raise ValueError(
-            "The version that `path` ends with must be below 2^63 and begin "
-            "with no 0, as TensorFlow Serving reads it. Received: "
-            f"path={path}. Try: {path.parent}, which has its next version "
-            "written"
+            "The version at the end of `path` must be below 2^63, without a "
+            "leading 0, for TensorFlow Serving. Received: "
+            f"path={path}. Try: {path.parent}, for its next version"
         )
     if path.exists() and not overwrite:
         raise FileExistsError(
@@ -226,7 +226,7 @@ def _check_version(path, overwrite, format):
 
 
 def _next_version(folder):
-    """The version after the highest that servers see in a folder."""
+    """Returns the version after the highest valid one in a folder."""
     names = [entry.name for entry in folder.glob("*") if entry.is_dir()]
     versions = [int(name) for name in names if _is_number(name)]
     return max((v for v in versions if v < _LARGEST_VERSION), default=0) + 1
@@ -237,7 +237,7 @@ def _is_number(name):
 
 
 def _format_options(format, **options):
-    """Checks the options of one format; leaves out those that are `None`."""
+    """Returns the options that are not `None`, checked for one format."""
     options = {k: value for k, value in options.items() if value is not None}
     for name, value in options.items():
         takes = [f'"{k}"' for k, v in formats().items() if name in v.options]
@@ -252,8 +252,7 @@ def _format_options(format, **options):
     if options.get("quantize", "int8") != "int8":
         raise ValueError(
             '`quantize` must be "int8", or None for the dtype of the format. '
-            "Received: "
-            f"quantize={options['quantize']!r}"
+            f"Received: quantize={options['quantize']!r}"
         )
     if options.get("contract", "sherpa") not in ("sherpa", "sherpa_offline"):
         raise ValueError(
@@ -264,7 +263,7 @@ def _format_options(format, **options):
 
 
 def _class_labels(model, labels):
-    """List of the labels of a classifier, checked."""
+    """Returns the checked labels of a classifier, a list."""
     if labels is None:
         labels = model.labels
     elif model.labels is not None and tuple(labels) != model.labels:
@@ -284,16 +283,16 @@ def _class_labels(model, labels):
 
 
 def _language_model_options(model, top_k, labels, max_length):
-    """Options of the signatures of a language model, checked."""
+    """Returns the checked options of a language model's signatures."""
     if not isinstance(model, (LanguageModel, Ensemble)):
         raise ValueError(
-            "`model` must be a `memlm_keras.LanguageModel`, an `Ensemble` of "
-            "them or, of a SavedModel, an `EntailmentClassifier`. Received: "
+            "`model` must be a `memlm_keras.LanguageModel`, an `Ensemble` or, "
+            "for a SavedModel, an `EntailmentClassifier`. Received: "
             f"{type(model).__name__}"
         )
     if labels is not None:
         raise ValueError(
-            "`labels` are those of an `EntailmentClassifier`. Received: "
+            "`labels` are only for an `EntailmentClassifier`. Received: "
             f"labels={labels!r} for the class {type(model).__name__}"
         )
     require_streaming("`export`", model)
@@ -308,7 +307,7 @@ def _language_model_options(model, top_k, labels, max_length):
 
 
 def _vocabulary_of(model, vocabulary, needed):
-    """The given vocabulary or the model's own, checked."""
+    """Returns the given vocabulary or the model's own, checked."""
     if vocabulary is None:
         vocabulary = getattr(model, "vocabulary", None)
     if vocabulary is None and not needed:
@@ -324,11 +323,11 @@ def _vocabulary_of(model, vocabulary, needed):
 
 
 def _card(model, path, options, vocabulary):
-    """Facts of the model card, a dict of JSON values."""
+    """Returns the facts of the model card, a dict of JSON values."""
     facts = dict(options.get("card", {}))
     if "labels" in options:
         facts["labels"] = ", ".join(options["labels"])
-    # JSON has no numbers of NumPy.
+    # `json` cannot write NumPy's numbers.
     facts = {
         str(key): value.item() if hasattr(value, "item") else value
         for key, value in facts.items()
@@ -345,19 +344,20 @@ def _card(model, path, options, vocabulary):
     }
 
 
-# === Requirements of files ===
+# === Requirements of formats ===
 
 
 def _as_float32(model):
-    """A language model in float32, or `ValueError` if it is quantized."""
+    """Returns a language model in float32; raises `ValueError` if it is
+    quantized."""
     models = models_of(model)
     for layer in (layer for one in models for layer in one.layers):
         if layer.quantization_mode is not None:
             raise ValueError(
                 "`model` must not be quantized: the file is in float32. "
                 f"Received: a model whose layer {layer.name} is in "
-                f"{layer.quantization_mode}. Export it before `quantize`: "
-                'format="litert" has a `quantize="int8"` of its own'
+                f"{layer.quantization_mode}. Export it before `quantize`; "
+                'format="litert" has its own option `quantize="int8"`'
             )
     copies = [in_float32(one) for one in models]
     if copies == models:
@@ -366,17 +366,17 @@ def _as_float32(model):
 
 
 def _require_recogniser(vocabulary, contract, tokens):
-    """Raises `ValueError` unless the ids are those of a recogniser."""
+    """Raises `ValueError` unless the vocabulary has a recogniser's ids."""
     if contract is None:
         raise ValueError(
-            f"`tokens` is of a `contract`. Received: tokens={tokens!r} and "
+            f"`tokens` needs a `contract`. Received: tokens={tokens!r} and "
             "contract=None"
         )
     if not isinstance(vocabulary, SubwordVocabulary):
         raise ValueError(
-            f'contract="{contract}" needs the ids of the recogniser, so a '
-            "`memlm_keras.data.SubwordVocabulary` that the model is trained "
-            "with: SubwordVocabulary.from_tokens_file('tokens.txt'). Received: "
+            f'contract="{contract}" needs the ids of the recogniser. Train the '
+            "model with a `memlm_keras.data.SubwordVocabulary`: "
+            "SubwordVocabulary.from_tokens_file('tokens.txt'). Received: "
             f"{type(vocabulary).__name__}"
         )
     if tokens is None:
@@ -389,14 +389,14 @@ def _require_recogniser(vocabulary, contract, tokens):
     if expected.tokens != vocabulary.tokens:
         raise ValueError(
             "`tokens` must list the tokens of the model's vocabulary by their "
-            f"ids. Received: {tokens}, of {len(expected)} tokens, for a model "
-            f"of {len(vocabulary)}; train it with "
+            f"ids. Received: {tokens} with {len(expected)} tokens, for a model "
+            f"with {len(vocabulary)}; train it with "
             "SubwordVocabulary.from_tokens_file of that file"
         )
 
 
 def require_zero_state(model, name):
-    """Raises `ValueError` for a state that does not begin with zeros."""
+    """Raises `ValueError` unless the initial state is zero."""
     nonzero = [
         name
         for name, value in model.initial_state(1).items()
@@ -404,9 +404,9 @@ def require_zero_state(model, name):
     ]
     if nonzero:
         raise ValueError(
-            f'"{name}" needs a model whose state begins with zeros, as the '
-            "engine begins. Received: a model whose state begins otherwise in "
-            f"{', '.join(nonzero)}"
+            f'"{name}" needs a model whose state begins with zeros, because '
+            "the engine starts from zeros. Received: a model with another "
+            f"initial state in {', '.join(nonzero)}"
         )
 
 
@@ -414,8 +414,8 @@ def require_zero_state(model, name):
 
 
 def _writes_here(format):
-    """Whether this process has the backend of a format, and traces graphs that
-    run on any server."""
+    """Returns whether this process has the backend of a format, and traces
+    graphs that run on any server."""
     backend = keras.backend.backend()
     if backend != formats()[format].backend or backend == "torch":
         return backend == formats()[format].backend
@@ -427,13 +427,13 @@ def _writes_here(format):
 
 
 def _write(model, vocabulary, options, path, format):
-    """Calls the writer of a format; the vocabulary may be `None`."""
+    """Calls the writer of a format."""
     write = function_of(formats()[format].writer)
     write(model, vocabulary, options, path)
 
 
 def _write_in_other_process(model, vocabulary, options, path, format):
-    """`_write` in a process with the backend of the format, and no GPU."""
+    """Calls `_write` in a process with the format's backend and no GPU."""
     backend = formats()[format].backend
     with tempfile.TemporaryDirectory() as folder:
         model_path = pathlib.Path(folder, "model.keras")
@@ -461,7 +461,7 @@ def _write_in_other_process(model, vocabulary, options, path, format):
                 "CUDA_VISIBLE_DEVICES": "-1",
                 "TF_CPP_MIN_LOG_LEVEL": "2",
                 children.PARENT: str(os.getpid()),
-                # The process can import all that this one can.
+                # The process can import whatever this one can.
                 "PYTHONPATH": os.pathsep.join(
                     os.path.abspath(entry) for entry in sys.path
                 ),
@@ -475,14 +475,14 @@ def _write_in_other_process(model, vocabulary, options, path, format):
     if process.returncode:
         raise RuntimeError(
             f"The process that exports the model on {backend} failed. "
-            "Layers of your own must be registered in a module that it "
-            f"can import. Its output:\n{process.stdout[-4000:]}"
+            "It must be able to import the modules that register your own "
+            f"layers. Its output:\n{process.stdout[-4000:]}"
         )
 
 
 def _write_saved(model_path, vocabulary_path, options, path, format):
-    """`_write` of a saved model; a missing vocabulary file means `None`."""
-    # Papers of other packages register layers of their own.
+    """Calls `_write` with a saved model, and its vocabulary if it has one."""
+    # Registers the layers of other packages.
     registry.papers()
     known = pathlib.Path(vocabulary_path).exists()
     _write(

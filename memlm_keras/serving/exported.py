@@ -1,4 +1,4 @@
-"""Reading exported language models back, without their package's layers.
+"""Loading of exported language models in their own engines.
 
 Shapes below: B rows, T tokens, V words of the vocabulary.
 """
@@ -14,7 +14,7 @@ from memlm_keras.data.vocabulary import Vocabulary
 from memlm_keras.files import import_package
 from memlm_keras.files import reading
 
-# A file beside the ONNX file of a page in a browser.
+# A file next to the ONNX file of a `"web"` page.
 FACTS = "model.json"
 _REMEDY = "Export the model again."
 _DTYPES = {
@@ -25,8 +25,8 @@ _DTYPES = {
 
 
 def find_exported(path):
-    """Returns the path of an exported model: an `.onnx` or `.tflite` file, or
-    the folder of a SavedModel, of several versions the newest; or `None`."""
+    """Returns the path of an exported model, or `None`: an `.onnx` or `.tflite`
+    file, or the folder of a SavedModel or of its newest version."""
     path = pathlib.Path(path)
     if path.is_file() and path.suffix in (".onnx", ".tflite"):
         return path
@@ -41,14 +41,14 @@ def find_exported(path):
 
 
 def load(path):
-    """Opens an exported language model, to read token ids with it.
+    """Loads an exported language model, which reads token ids.
 
-    The file runs in its own engine: onnxruntime, LiteRT's interpreter or
+    The model runs in its own engine: onnxruntime, LiteRT's interpreter or
     TensorFlow.
 
     Args:
-        path: path that `export` returned: of an `.onnx` or `.tflite` file with
-            one streamed step, or of the folder of a SavedModel, `<name>` or
+        path: path that `export` returned: an `.onnx` or `.tflite` file with
+            one streamed step, or the folder of a SavedModel, `<name>` or
             `<name>/<version>`.
 
     Returns:
@@ -59,13 +59,12 @@ def load(path):
           probabilities `(B, T, V)` of the next tokens, and the new state. A
           SavedModel gives only the most probable words after the last token:
           other entries are masked (`numpy.ma`). B and T are at least one;
-        * of a SavedModel, `distributions(token_ids)`, `(B, T, V)` from an
+        * for a SavedModel, `distributions(token_ids)`, `(B, T, V)` from an
           empty context, and `score(token_ids)`, `(B, T - 1)`.
 
     Raises:
         FileNotFoundError: if there is no exported model at `path`.
-        ValueError: if it is damaged, or holds no streamed step of a language
-            model.
+        ValueError: if the model is damaged or has no streamed step.
         ImportError: if its engine is not installed.
 
     Example:
@@ -88,14 +87,14 @@ def load(path):
 
 
 class OneStep:
-    """A file that reads one token of each row; a subclass defines `run`."""
+    """A file that reads one token per row; a subclass defines `run`."""
 
     steps = 1
-    rows = None  # or the number that it reads
+    rows = None  # the number of rows, if it is fixed
     end_of_sentence_id = 0
 
     def step(self, token_ids, state):
-        """Reads tokens one after another."""
+        """Reads token ids `(B, T)` one step at a time."""
         token_ids, found = np.asarray(token_ids), []
         if not token_ids.size or token_ids.ndim != 2:
             raise ValueError(
@@ -118,7 +117,7 @@ class OneStep:
             return self.run(column, state)
         found = []
         for begin in range(0, len(column), self.rows):
-            # Rows that are not there are copies of the last.
+            # Missing rows are filled with copies of the last one.
             places = np.arange(begin, begin + self.rows)
             places = np.minimum(places, len(column) - 1)
             own = {name: value[places] for name, value in state.items()}
@@ -160,7 +159,7 @@ class OnnxStep(OneStep):
         self.end_of_sentence_id = int(end)
         page = path.with_name(FACTS)
         if not facts and page.is_file():
-            # The file of a page in a browser has them beside it.
+            # The facts of a page in a browser are in a file next to it.
             facts = json.loads(page.read_text(encoding="utf-8"))
             words = facts["vocabulary"]
             end = words["tokens"].index(words["end_of_sentence"])
@@ -173,7 +172,7 @@ class OnnxStep(OneStep):
     def initial_state(self, rows):
         state = {}
         for one in self._states:
-            # The axis of rows has a name in the place of a size.
+            # The axis of rows has a name instead of a size.
             sizes = [rows if isinstance(n, str) else n for n in one.shape]
             if self.rows is not None:
                 sizes[0] = rows
@@ -193,7 +192,7 @@ class OnnxStep(OneStep):
 
 
 class LiteRTStep(OneStep):
-    """A LiteRT file, of a fixed number of rows."""
+    """A LiteRT file with a fixed number of rows."""
 
     description = "LiteRT file in its interpreter"
 

@@ -1,4 +1,4 @@
-"""Functions of a model in a TensorFlow graph, on the TensorFlow backend only.
+"""TensorFlow graphs of a model, on the TensorFlow backend only.
 
 Shapes below: B batch, T time, V vocabulary, k most probable tokens.
 """
@@ -12,19 +12,18 @@ import tensorflow as tf
 
 from memlm_keras.models.ensemble import models_of
 
-# Numbers of the distributions over the vocabulary of a segment: 128 MiB in
-# float32, of which there are two at once.
+# Maximum number of logits of a segment: 128 MiB in float32, twice in memory.
 LOGITS = 2**25
-# Most steps of a segment.
+# Maximum number of steps of a segment.
 STEPS = 128
-# Rows are scored to the next multiple of this number of steps: few segments
-# are worth a few steps after the end of a row, which change nothing before.
+# Rows are scored up to a multiple of this number of steps: fewer segments save
+# more time than the steps after the end of a row cost.
 _SCORED_STEPS = 8
 
 
 def trace(signatures, inputs):
-    """Traces methods of an object: dict of concrete functions by name; `inputs`
-    has, by name, dicts of `tf.TensorSpec`s."""
+    """Traces methods of an object for `inputs`, a dict from method names to
+    dicts of `tf.TensorSpec`s; returns a dict of concrete functions."""
     return {
         name: tf.function(
             getattr(signatures, name), autograph=False
@@ -33,20 +32,20 @@ def trace(signatures, inputs):
     }
 
 
-# === Checks of requests, each with an error of its own ===
+# === Checks of requests ===
 #
-# A server checks only the types of a request. So shapes are checked here, by
-# operators that TensorFlow cannot drop because a signature promises the shape.
-# A right request computes one condition. What finds the error of a wrong one is
-# behind it, in a function that TensorFlow does not copy into the graph.
+# A server checks only the types of a request, so the graph checks the shapes.
+# `PlaceholderWithDefault` hides the shape of a signature, because TensorFlow
+# would otherwise remove the checks. A valid request computes one condition;
+# a function that is not inlined finds the error of an invalid one.
 
 
 class Input(NamedTuple):
-    """An input of a signature, and what it must be.
+    """An input of a signature, and its required shape and conditions.
 
-    `sizes` are those after the rows, with `None` for the time. `conditions`
-    are functions that return a `Condition` of this `Input`, a tensor, which may
-    have any shape, and the time of the request.
+    `sizes` follow the rows, with `None` for the time. `conditions` are
+    functions from this `Input`, a tensor of any shape, and the time of the
+    request to a `Condition`.
     """
 
     name: str
@@ -61,8 +60,8 @@ class Input(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """A boolean scalar, what it says, and a function that returns the tensor
-    that an error shows, or `None`."""
+    """A boolean scalar, the message if it is false, and a function that returns
+    the received tensor for the message, or `None`."""
 
     holds: tf.Tensor
     message: str
@@ -70,13 +69,14 @@ class Condition(NamedTuple):
 
 
 def require(condition, tensors):
-    """Copies of tensors, ragged or not, that stop the graph unless a
-    `Condition` holds."""
+    """Returns copies of tensors, ragged or not, whose computation fails unless
+    a `Condition` holds."""
     return _guarded(condition.holds, lambda: _assert(condition), tensors)
 
 
 def _guarded(holds, refuse, tensors):
-    """Copies of tensors that wait for `refuse()` unless a scalar holds."""
+    """Returns copies of tensors that depend on `refuse()` unless a scalar is
+    true."""
 
     def stop():
         refuse()
@@ -100,10 +100,9 @@ def _assert(condition):
 
 
 def require_inputs(*inputs):
-    """Copies of the `Input`s of a signature, by name, that stop the graph
-    unless all are right, and whose shapes are then static. The first has the
-    rows that all must have."""
-    # Hides the shapes that the signature promises.
+    """Returns copies of `Input`s, a dict by name, whose computation fails
+    unless all are valid and have the rows of the first; their shapes are
+    static."""
     hidden = [
         tf.raw_ops.PlaceholderWithDefault(
             input=one.tensor, shape=tf.TensorShape(None)
@@ -113,7 +112,7 @@ def require_inputs(*inputs):
     ends = [-1]
     shapes = [part for one in hidden for part in (tf.shape(one), ends)]
     found = tf.concat(shapes, axis=0)
-    # There are two numbers at least, since a shape is followed by its end.
+    # The concatenation has at least two numbers: a shape and its end mark.
     found = tf.concat([found, ends], axis=0)
     rows, time = found[0], found[1]
     names = [
@@ -182,13 +181,13 @@ def _right_sizes(one, tensor, time):
 
 
 def all_hold(holds):
-    # Of one axis: TensorFlow computes those to reduce where it knows none.
+    # With a known rank, TensorFlow need not compute the axes to reduce.
     return tf.reduce_all(tf.reshape(holds, [-1]))
 
 
 def in_range(least, most=None, unit=""):
-    """A function for `Input.conditions` of integers; `most` is an integer,
-    `None`, or a function of the time that `unit` describes."""
+    """Returns a function for `Input.conditions` that checks integers; `most`
+    is an integer, `None`, or a function of the time, described by `unit`."""
 
     def make(one, tensor, time):
         message = f"`{one.name}` must be at least {least}"
@@ -208,7 +207,7 @@ def in_range(least, most=None, unit=""):
 
 
 def require_words(name, ids):
-    """A copy of ragged ids that stops the graph if a row has none."""
+    """Returns a copy of ragged ids that fails if a row is empty."""
     message = f"`{name}` must hold at least one word in each row"
     return require(
         Condition(tf.reduce_all(ids.row_lengths() > 0), message), ids
@@ -219,8 +218,8 @@ def require_words(name, ids):
 
 
 class RowReader:
-    """Reads rows, sorted by length, in segments up to the end of the shortest
-    row left, so that no padding is read and an ended row takes no time."""
+    """Reads rows, sorted by length, in segments that end with the shortest
+    remaining row, so that no padding is computed."""
 
     def __init__(self, model, state):
         self.model = model
@@ -242,20 +241,21 @@ class RowReader:
         )
 
     def _step(self, token_ids, state):
-        """Log-probabilities float32 `(B, T, V)` of all ids `(B, T)`; and the
-        new state."""
+        """Returns log-probabilities float32 `(B, T, V)` after each id of
+        `(B, T)`, and the new state."""
         logits, state = self.model.backbone.step(token_ids, state)
         return tf.nn.log_softmax(tf.cast(logits, tf.float32)), self._kept(state)
 
     def _step_once(self, token_ids, state):
-        """Log-probabilities float32 `(B, V)` after ids `(B, 1)`, and state."""
+        """Returns log-probabilities float32 `(B, V)` after ids `(B, 1)`, and
+        the new state."""
         return self._if_one_row(
             token_ids, state, lambda: self._once(None, token_ids, state)
         )
 
     def _if_one_row(self, token_ids, state, otherwise):
-        # Most requests have one token of one row. All sizes are known then, and
-        # no operator has to compute them.
+        # Most requests have one token of one row. With static sizes, no
+        # operator has to compute them.
         return tf.cond(
             tf.size(token_ids) == 1,
             lambda: self._once(1, token_ids, state),
@@ -263,7 +263,7 @@ class RowReader:
         )
 
     def _once(self, rows, token_ids, state):
-        """`_step_once` without a loop, for a number of rows or for any."""
+        """Computes `_step_once` without a loop; `rows` may be `None`."""
         token_ids = with_shape(token_ids, (rows, 1))
         state = {
             name: with_shape(value, (rows, *value.shape[1:]))
@@ -274,7 +274,7 @@ class RowReader:
         return log_probabilities[:, 0], state
 
     def _kept(self, state):
-        """A new state that can go in again, of the same dtypes and shapes."""
+        """Returns a new state with the dtypes and shapes of the old one."""
         return {
             name: with_shape(
                 tf.cast(value, self.state[name].dtype), self.state[name].shape
@@ -283,14 +283,14 @@ class RowReader:
         }
 
     def _read(self, token_ids, length, state):
-        """Log-probabilities float32 `(B, V)` after the first `length` `(B,)`,
-        from 1 to T, of ids `(B, T)`; and the new state."""
+        """Returns log-probabilities float32 `(B, V)` after the first `length`
+        `(B,)` of ids `(B, T)`, at least 1, and the new state."""
 
         def read(token_ids, rows, steps, state):
             before = tf.nest.map_structure(lambda value: value[:rows], state)
-            # TensorFlow leaves out the logits, which nothing needs.
+            # TensorFlow removes the unused logits from the graph.
             _, after = self.model.backbone.step(token_ids[:rows, steps], before)
-            # Rows that had ended keep their values.
+            # Ended rows keep their state.
             return tf.nest.map_structure(
                 lambda new, old: tf.concat([new, old[rows:]], axis=0),
                 self._kept(after),
@@ -299,7 +299,7 @@ class RowReader:
 
         def read_all():
             # The last tokens of all rows are read together: the projection to
-            # the vocabulary takes as long for one row as for some.
+            # the vocabulary takes as long for one row as for several.
             before = self._in_segments(
                 read, length - 1, token_ids, state, self.state, lambda _: STEPS
             )
@@ -309,16 +309,16 @@ class RowReader:
         return self._if_one_row(token_ids, state, read_all)
 
     def _score(self, token_ids, targets, length, state):
-        """Log-probabilities float32 `(B, T)` of the first `length` `(B,)`, from
-        0 to T, of `(B, T)` targets; zero after them."""
+        """Returns log-probabilities float32 `(B, T)` of the first `length`
+        `(B,)` of targets `(B, T)`, and zeros after them."""
         rows, time = tf.unstack(tf.shape(token_ids))
 
         def read(inputs, rows, steps, carried):
             token_ids, targets = inputs
             scores, state = carried
             before = tf.nest.map_structure(lambda value: value[:rows], state)
-            # `Backbone.score` takes 1.3 times as long: TensorFlow's loss
-            # computes its gradient at once.
+            # `Backbone.score` takes 1.3 times as long, because TensorFlow's
+            # loss always computes its gradient.
             new, after = self.step(token_ids[:rows, steps], before)
             new = tf.gather(new, targets[:rows, steps], batch_dims=2)
             ended = tf.shape(scores)[0] - rows
@@ -342,8 +342,8 @@ class RowReader:
     def _in_segments(
         self, read, length, inputs, carried, specification, most_steps
     ):
-        """Carries tensors through `read(inputs, rows, steps, carried)` by
-        segments of the `rows` that are left, the longest first."""
+        """Calls `read(inputs, rows, steps, carried)` for segments of the
+        remaining `rows`, the longest first; returns `carried`."""
         order = tf.argsort(length, direction="DESCENDING")
         inputs, length, carried = _gather((inputs, length, carried), order)
 
@@ -364,7 +364,7 @@ class RowReader:
 
 
 def with_shape(tensor, shape):
-    """A copy of a tensor that is known to have a shape."""
+    """Returns a copy of a tensor with a static shape."""
     tensor = tf.identity(tensor)
     tensor.set_shape(shape)
     return tensor
@@ -378,8 +378,8 @@ def _gather(tensors, order):
 
 
 def generate(reader, log_probabilities, state, options, end, most):
-    """Returns ids and log-probabilities `(B, longest)`, padded with the end and
-    0, and the number of tokens of each row with its end, `(B,)`."""
+    """Generates tokens; returns ids and log-probabilities `(B, longest)`,
+    padded with the end id and 0, and lengths including the end, `(B,)`."""
     chances = tf.map_fn(
         lambda seed: tf.random.stateless_uniform((most["length"],), [seed, 0]),
         options["seed"],
@@ -399,7 +399,7 @@ def generate(reader, log_probabilities, state, options, end, most):
         scores = tf.concat([scores, score], axis=1)
         return time + 1, written, scores, ended, following, state
 
-    # At least one word follows a text, as by `LanguageModel.generate`.
+    # At least one word follows a text, as in `LanguageModel.generate`.
     is_end = tf.range(reader.vocabulary_size) == end
     log_probabilities = tf.where(is_end, -float("inf"), log_probabilities)
     rows = tf.shape(log_probabilities)[0]
@@ -430,8 +430,8 @@ def generate(reader, log_probabilities, state, options, end, most):
 
 
 def _draw(values, options, chance):
-    """Places `(B,)` in log-probabilities `(B, k)`, the largest first, drawn by
-    `chance` `(B,)`, in [0, 1)."""
+    """Draws places `(B,)` in sorted log-probabilities `(B, k)` from random
+    numbers `chance` `(B,)` in [0, 1)."""
     places = tf.range(tf.shape(values)[1])
     allowed = places < options["top_k"][:, None]
     scaled = (values - values[:, :1]) / options["temperature"][:, None]
@@ -455,7 +455,8 @@ class StreamedStep:
             name: keras.ops.convert_to_numpy(value)[0]
             for name, value in model.initial_state(1).items()
         }
-        # Empty state, as the window of a pointer to one word, is left out.
+        # Empty tensors, such as the window of a pointer to one word, are not
+        # inputs.
         self.initial = {
             name: value for name, value in state.items() if value.size
         }
@@ -465,7 +466,8 @@ class StreamedStep:
         }
 
     def __call__(self, token_ids, state):
-        """Reads ids `(B, 1)`: float32 log-probabilities `(B, V)`, new state."""
+        """Returns float32 log-probabilities `(B, V)` after ids `(B, 1)`, and
+        the new state."""
         token_ids = tf.cast(token_ids, tf.int32)
         empty = self.model.initial_state(tf.shape(token_ids)[0])
         logits, new = self.model.backbone.step(token_ids, {**empty, **state})
@@ -475,8 +477,8 @@ class StreamedStep:
         }
 
     def attend(self, token_ids, state):
-        """Float32 attention weights `(B, memory)` at ids `(B, 1)`, the oldest
-        slot first; `None` if the model does not attend."""
+        """Returns float32 attention weights `(B, memory)` at ids `(B, 1)`, the
+        oldest slot first; `None` if the model does not attend."""
         if self.model.attending is None:
             return None
         token_ids = tf.cast(token_ids, tf.int32)
@@ -486,12 +488,12 @@ class StreamedStep:
 
 
 def without_loops(model):
-    """Context in which recurrent layers read one step without a loop."""
+    """Returns a context in which recurrent layers run a step without a loop."""
     return set_on_layers(recurrent_layers(model), lambda _: {"unroll": True})
 
 
 def recurrent_layers(model):
-    """The recurrent layers of a model, or of all of an ensemble."""
+    """Returns the recurrent layers of a model, or of an ensemble's models."""
     return [
         layer
         for one in models_of(model)
@@ -501,7 +503,7 @@ def recurrent_layers(model):
 
 @contextlib.contextmanager
 def set_on_layers(layers, attributes):
-    """Context in which layers have the attributes `attributes(layer)`."""
+    """Context in which each layer has the attributes `attributes(layer)`."""
     with contextlib.ExitStack() as stack:
         for layer in layers:
             for name, value in attributes(layer).items():

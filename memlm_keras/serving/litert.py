@@ -1,7 +1,4 @@
-"""Writing one streamed step of a language model for LiteRT.
-
-Runs on the TensorFlow backend only; `export` gets here from every backend.
-"""
+"""Export of one streamed step to LiteRT, on the TensorFlow backend only."""
 
 import pathlib
 import tempfile
@@ -9,33 +6,33 @@ import zipfile
 
 import tensorflow as tf
 
-# What `convert` raises; it has no public name.
+# The error of `convert`, which has no public name.
 from tensorflow.lite.python.convert_phase import ConverterError
 from tensorflow.lite.tools import flatbuffer_utils
 
 from memlm_keras.serving.graph import StreamedStep
 from memlm_keras.serving.graph import without_loops
 
-# The name of the one signature of a file.
+# The name of the only signature of a file.
 SIGNATURE = "step"
 
 
 def write(model, vocabulary, options, path):
-    """Writes one streamed step of a language model in float32 as a LiteRT file,
-    which ends with the vocabulary, if there is one."""
+    """Writes one streamed step of a float32 language model as a LiteRT file,
+    and appends the vocabulary, if any."""
     path = pathlib.Path(path)
     path.write_bytes(convert(trace(model, options), options.get("quantize")))
     if vocabulary is not None:
         with tempfile.TemporaryDirectory() as folder:
             saved = pathlib.Path(folder, "vocabulary.json")
             vocabulary.save(saved)
-            # LiteRT's readers look for a zip archive at the end.
+            # LiteRT's tools read metadata from a zip archive at the end.
             with zipfile.ZipFile(path, "a") as archive:
                 archive.write(saved, saved.name)
 
 
 def trace(model, options):
-    """Traces one step without a loop, with the outputs of `export`."""
+    """Traces one step without a loop, with the documented outputs."""
     read = StreamedStep(model)
     rows = options.get("rows", 1)
 
@@ -43,8 +40,8 @@ def trace(model, options):
         log_probabilities, state = read(token_ids, state)
         seen = set()
         for name, value in state.items():
-            # A tensor has one name, so what is an input or another state too
-            # is copied, by an operator that the converter keeps.
+            # A tensor has one name, so a state that is also an input or another
+            # state is copied, with an operator that the converter keeps.
             source = value.op.inputs[0]
             if source.op.type == "Placeholder" or source.ref() in seen:
                 state[name] = tf.maximum(value, value)
@@ -68,8 +65,8 @@ def trace(model, options):
 
 
 def convert(function, quantize=None):
-    """Converts a concrete function to the bytes of a LiteRT file; `ValueError`
-    if it needs an operator that is not built in."""
+    """Converts a concrete function to the bytes of a LiteRT file; raises
+    `ValueError` if LiteRT has no built-in operator for it."""
     module = tf.Module()
     module.weights = function.variables
     with tempfile.TemporaryDirectory() as folder:
@@ -88,14 +85,13 @@ def convert(function, quantize=None):
                 raise
             raise ValueError(
                 "LiteRT has no built-in operator for "
-                f"{', '.join(names)}. Received: a `model` with a layer that "
-                "needs it"
+                f"{', '.join(names)}. Received: a `model` that needs it"
             ) from error
 
 
 def _with_names(content):
-    """The bytes of a file, whose tensors get the names that the signature has
-    for them, as not every engine reads signatures; a new state is `next_`."""
+    """Returns a file whose tensors have the names in the signature, because
+    some engines ignore signatures; the names of new states get `next_`."""
     file = flatbuffer_utils.convert_bytearray_to_object(content)
     (signature,), tensors = file.signatureDefs, file.subgraphs[0].tensors
     for one in signature.inputs:

@@ -1,6 +1,6 @@
-"""Writing ONNX files and Triton models, on the TensorFlow backend only.
+"""Export to ONNX and Triton, on the TensorFlow backend only.
 
-Shapes below: B batch, T time, V vocabulary, N rows as sherpa-onnx calls them.
+Shapes below: B batch, T time, V vocabulary; N rows in sherpa-onnx.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ from memlm_keras.serving.graph import recurrent_layers
 from memlm_keras.serving.graph import set_on_layers
 from memlm_keras.serving.graph import without_loops
 
-# The newest that tf2onnx knows well, of 2022: engines of today read it.
+# The newest version that tf2onnx fully supports, of 2022.
 _OPSET = 17
 
 
 def write(model, vocabulary, options, path):
-    """Writes a language model in float32 as an ONNX file; returns its contract,
-    which `options` may name."""
+    """Writes a float32 language model as an ONNX file, with the contract in
+    `options` if given; returns the contract."""
     contract = CONTRACTS[options.get("contract")](model, vocabulary)
     with contextlib.nullcontext() if contract.loops else without_loops(model):
         written = convert(model, contract, contract.specification)
@@ -33,7 +33,7 @@ def write(model, vocabulary, options, path):
         value.type.tensor_type.shape.dim[axis].dim_param = "rows"
     for name, value in contract.facts().items():
         if not isinstance(value, str):
-            # Programs in C++ may search it without a reader of JSON.
+            # C++ programs may search the text without a JSON parser.
             value = json.dumps(value, ensure_ascii=False)
         written.metadata_props.add(key=name, value=value)
     with open(path, "wb") as file:
@@ -42,8 +42,8 @@ def write(model, vocabulary, options, path):
 
 
 def convert(model, function, specification):
-    """Converts a function from tensors to a dict of tensors to
-    `onnx.ModelProto`, or raises `ValueError` if ONNX lacks an operator."""
+    """Converts a function that returns a dict of tensors to an
+    `onnx.ModelProto`; raises `ValueError` if ONNX lacks an operator."""
     import onnx
     import tf2onnx
 
@@ -65,7 +65,7 @@ def convert(model, function, specification):
                 "Log1p": (_log1p, []),
             },
         )
-    # TensorFlow sorts the outputs by name; engines find them by position.
+    # TensorFlow sorts outputs by name, but engines read them by position.
     converted.graph.output.sort(key=lambda output: names.index(output.name))
     try:
         onnx.checker.check_model(converted, full_check=True)
@@ -80,14 +80,15 @@ def convert(model, function, specification):
     return converted
 
 
-# === Inputs and outputs, by the engine ===
+# === Inputs and outputs of each engine ===
 
 
 class NamedState:
-    """Ids and named state in; log-probabilities and `next_<name>` state out."""
+    """A step from ids and named states to log-probabilities and new states,
+    named `next_<name>`."""
 
     ids = "token_ids"
-    # The axis of the rows of tensors where it is not the first.
+    # The axis of the rows, for tensors in which it is not the first.
     rows = {}
     # Whether the graph reads more than one step.
     loops = False
@@ -102,11 +103,11 @@ class NamedState:
         ]
 
     def state_specification(self):
-        """The inputs that are states, a list of named `tf.TensorSpec`s."""
+        """Returns the named `tf.TensorSpec`s of the states, a list."""
         return list(self.streamed.specification.values())
 
     def facts(self):
-        """Metadata of the file, a dict of plain values."""
+        """Returns the metadata of the file, a dict of plain values."""
         facts = {
             "vocabulary_size": self.model.vocabulary_size,
             "initial_state": {
@@ -133,7 +134,7 @@ class NamedState:
 
 
 class ColumnState(NamedState):
-    """The same, with at least two axes of each state, as Triton requires."""
+    """A `NamedState` whose states have at least two axes, for Triton."""
 
     def state_specification(self):
         return [
@@ -156,7 +157,7 @@ class ColumnState(NamedState):
 
 
 class SherpaOnline(NamedState):
-    """One step, in the contract of sherpa-onnx's online language models."""
+    """A step with the inputs of sherpa-onnx's online language models."""
 
     ids = "x"
     rows = {name: 1 for name in ("h", "c", "next_h", "next_c")}
@@ -166,7 +167,8 @@ class SherpaOnline(NamedState):
             name: math.prod(one.shape[1:])
             for name, one in self.streamed.specification.items()
         }
-        # All states fill `h` and then `c`, with a zero at the end if it is odd.
+        # The states fill `h` and then `c`, with a zero at the end if their
+        # total size is odd.
         self.hidden = max(1, math.ceil(sum(self.sizes.values()) / 2))
         return [
             tf.TensorSpec((1, None, self.hidden), tf.float32, name)
@@ -203,7 +205,7 @@ class SherpaOnline(NamedState):
 
 
 class SherpaOffline(NamedState):
-    """The contract of sherpa-onnx's rescoring: whole texts, no state."""
+    """A function of whole texts, without state, for sherpa-onnx's rescoring."""
 
     loops = True
 
@@ -219,13 +221,13 @@ class SherpaOffline(NamedState):
         return {"model_type": "rnnlm", **_ids_of(self)}
 
     def __call__(self, x, x_lens):
-        """Scores int64 ids `(N, T)` of lengths `(N,)`, each text from an empty
-        context and with its end."""
+        """Scores int64 ids `(N, T)` with lengths `(N,)`, from an empty context
+        and with the end of each text."""
         end = self.vocabulary.end_of_sentence_id
         x = _some_rows(x)
         lengths = tf.cast(x_lens, tf.int32)[:, None]
         places = tf.range(tf.shape(x)[1] + 1)[None]
-        # The padding of a text may be no id at all.
+        # The padding of a text may be an invalid id.
         words = tf.where(places[:, :-1] < lengths, tf.cast(x, tf.int32), end)
         ends = tf.fill((tf.shape(x)[0], 1), end)
         scores, _ = self.model.backbone.score(
@@ -236,10 +238,10 @@ class SherpaOffline(NamedState):
 
 
 def _some_rows(token_ids):
-    """The ids; without rows, the look-up of the first is an error, where the
-    LSTM of onnxruntime would end the process."""
+    """Returns the ids; without rows, `gather` raises an error, while
+    onnxruntime's LSTM would crash."""
     first = tf.gather(token_ids, 0)
-    # No id is less than zero, so this changes none.
+    # Keeps `gather` in the graph: no id is negative, so none changes.
     return tf.maximum(token_ids, tf.minimum(first, 0))
 
 
@@ -262,11 +264,11 @@ CONTRACTS = {
 
 # === Keras' LSTM and GRU as ONNX's operators ===
 #
-# While a model is traced, a layer leaves an operator in the TensorFlow graph,
-# which nothing runs and the converter replaces. Other layers, and those with
-# other activations, are traced as they are.
+# While a model is traced, such a layer is a placeholder operator in the
+# TensorFlow graph, which the converter replaces. Layers of other kinds or with
+# other activations are traced as usual.
 
-# ONNX's name of a cell, and the places of its gates in Keras' order.
+# ONNX's operator of a cell, and ONNX's order of Keras' gates.
 _OPERATORS = {
     keras.layers.LSTMCell: ("LSTM", (0, 3, 1, 2)),
     keras.layers.GRUCell: ("GRU", (0, 1, 2)),
@@ -276,7 +278,7 @@ _PLACEHOLDER = "PyFunc"
 
 
 def native_recurrence(model):
-    """Context in which tracing leaves each LSTM and GRU in one operator."""
+    """Returns a context in which an LSTM or GRU is traced as one operator."""
 
     def attributes(layer):
         cell = layer.cell
@@ -285,7 +287,7 @@ def native_recurrence(model):
             and cell.activation is keras.activations.tanh
             and cell.recurrent_activation is keras.activations.sigmoid
         ):
-            # A layer that is unrolled runs itself, which here is one operator.
+            # Otherwise Keras would trace the layer in a loop of its own.
             return {"call": _call(layer), "unroll": True}
         return {}
 
@@ -293,7 +295,7 @@ def native_recurrence(model):
 
 
 def _call(layer):
-    """The `call` of a layer that leaves one operator in a graph."""
+    """Returns a `call` of a layer that traces one placeholder operator."""
     operator, _ = _OPERATORS[type(layer.cell)]
     units = layer.cell.units
     weights = onnx_weights(layer.cell)
@@ -301,7 +303,7 @@ def _call(layer):
     def call(sequences, initial_state=None, mask=None, training=False):
         if initial_state is None:
             initial_state = layer.get_initial_state(tf.shape(sequences)[0])
-        # ONNX has the time first, and an axis for the two directions.
+        # ONNX's first axis is time; it also has an axis for two directions.
         outputs, *states = tf.raw_ops.PyFunc(
             input=[
                 tf.transpose(sequences, (1, 0, 2)),
@@ -322,7 +324,7 @@ def _call(layer):
 
 
 def onnx_weights(cell):
-    """Weights of a built LSTM or GRU cell for ONNX's operator: kernel `(1,
+    """Returns the weights of a built LSTM or GRU cell for ONNX: kernel `(1,
     gates * units, features)`, recurrent kernel, biases `(1, 2 * gates *
     units)`."""
     _, order = _OPERATORS[type(cell)]
@@ -343,13 +345,13 @@ def onnx_weights(cell):
 
 
 def _replace(context, node, name, arguments):
-    """Puts ONNX's operator in the place of the placeholder of a layer."""
+    """Replaces the placeholder of a layer by ONNX's operator."""
     operator, after = node.get_attr_str("token").split()
     attributes = {"hidden_size": context.get_shape(node.input[2])[2]}
     if operator == "GRU":
         attributes["linear_before_reset"] = int(after)
     features, kernel, recurrent_kernel, biases, *states = node.input
-    # All rows have one length, so the input of lengths is empty.
+    # All rows have the same length, so the input of lengths is empty.
     inputs = [features, kernel, recurrent_kernel, biases, "", *states]
     _put(context, node, operator, inputs, attributes)
 
@@ -361,7 +363,7 @@ def _log1p(context, node, name, arguments):
 
 
 def _put(context, node, operator, inputs, attributes=None):
-    """Puts an operator of ONNX in the place of a node."""
+    """Replaces a node by an ONNX operator."""
     place = {
         "outputs": list(node.output),
         "shapes": node.output_shapes,
@@ -371,7 +373,7 @@ def _put(context, node, operator, inputs, attributes=None):
     context.make_node(operator, inputs, attr=attributes, **place)
 
 
-# === A model of a Triton repository, whose state the server keeps ===
+# === Models for Triton, which keeps their state ===
 
 _TYPES = {"float32": "TYPE_FP32", "int32": "TYPE_INT32", "int64": "TYPE_INT64"}
 _ROWS = 64
@@ -412,8 +414,8 @@ _STATE = """\
 
 
 def write_triton(model, vocabulary, options, path):
-    """Writes a model of a Triton model repository; the tokens of the
-    vocabulary, if there is one, are the labels of the output."""
+    """Writes a model for a Triton model repository; the tokens of the
+    vocabulary, if any, are the labels of the output."""
     path = pathlib.Path(path)
     path.joinpath("1").mkdir(parents=True)
     contract = write(
@@ -440,7 +442,8 @@ def write_triton(model, vocabulary, options, path):
 
 
 def _state(specification, initial, folder):
-    """One state of the configuration; writes its file if it is not zeros."""
+    """Returns the configuration of a state; writes its initial value unless it
+    is zero."""
     data = "zero_data: true"
     if initial.any():
         folder.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Writing SavedModels with signatures, on the TensorFlow backend only.
+"""Export of SavedModels with signatures, on the TensorFlow backend only.
 
 Shapes below: B batch, T time, V vocabulary, k most probable tokens, C labels.
 """
@@ -26,11 +26,11 @@ from memlm_keras.serving.graph import trace
 
 FINGERPRINT = "fingerprint"
 WARM_UP = "tf_serving_warmup_requests"
-# Words of an example request.
+# Number of words in an example request.
 _WORDS = 3
-# Times that a server sends itself each request to warm up.
+# How often a server sends itself each request to warm up.
 _TURNS = 3
-# Larger requests are no examples that anyone would read.
+# Maximum bytes of an example request.
 _LARGEST_EXAMPLE = 2**20
 _PAGE = """\
 # {title}
@@ -69,8 +69,8 @@ _FLOATS = tf.TensorSpec((None,), tf.float32)
 
 
 def write(model, vocabulary, options, path):
-    """Writes a SavedModel; `options` are arguments of its signatures, and
-    `card`, a dict of facts for the model card."""
+    """Writes a SavedModel; `options` are the arguments of its signatures, and
+    the model card's facts, the dict `card`."""
     options = dict(options)
     card = options.pop("card")
     kind = LanguageModelSignatures
@@ -78,8 +78,8 @@ def write(model, vocabulary, options, path):
         kind = EntailmentSignatures
     signatures = kind(model, vocabulary, **options)
     functions = signatures.concrete_functions()
-    # The model itself is not tracked: it may hold a state carried from batch to
-    # batch, which all requests to a server would share.
+    # The module does not track the model, whose state carried from batch to
+    # batch would be shared by all requests.
     module = tf.Module()
     module.words = signatures.words.resources
     module.weights = functions["serving_default"].variables
@@ -100,7 +100,7 @@ def write(model, vocabulary, options, path):
 
 
 class LanguageModelSignatures:
-    """Signatures of a served language model, a method for each."""
+    """The signatures of a served language model, one method each."""
 
     def __init__(self, model, vocabulary, top_k, max_length):
         self.model = model
@@ -141,7 +141,7 @@ class LanguageModelSignatures:
         )
 
     def serving_default(self, token_ids):
-        """Next-token distributions after each position of `(B, T)` ids."""
+        """Returns next-token distributions after each of `(B, T)` ids."""
         token_ids = require_inputs(
             Input("token_ids", token_ids, (None,), (self._in_vocabulary,))
         )["token_ids"]
@@ -150,11 +150,11 @@ class LanguageModelSignatures:
         return {"log_probabilities": log_probabilities}
 
     def score(self, text):
-        """Log-probabilities of the words of texts `(B,)` and of their ends."""
+        """Scores the words of texts `(B,)`, and their ends."""
         tokens, ids = self._encoded(text)
         end = tf.fill((ids.nrows(out_type=tf.int32), 1), self.end)
         targets = tf.concat([ids, end], axis=1).to_tensor()
-        # Both are padded at the end, where no earlier step sees it.
+        # Padding at the end does not affect earlier steps.
         length = _lengths(ids) + 1
         end_token = tf.gather(self.words.tokens, end)
         unknown = targets == self.vocabulary.unknown_id
@@ -167,7 +167,7 @@ class LanguageModelSignatures:
         }
 
     def score_ids(self, token_ids, length):
-        """Log-probabilities of ids `(B, T)`, each given those before it."""
+        """Scores ids `(B, T)`, each given the ids before it."""
         token_ids, length, _ = self._valid_ids(token_ids, length)
         return self._scores(token_ids[:, :-1], token_ids[:, 1:], length - 1)
 
@@ -181,33 +181,35 @@ class LanguageModelSignatures:
         }
 
     def initial_state(self, rows):
-        """State before the first token, one row for each of `rows` `(B,)`."""
+        """Returns the state before the first token, with the size of `rows`."""
         rows = require_inputs(Input("rows", rows))["rows"]
         state = self.model.initial_state(tf.shape(rows)[0])
         return self.state.to_request(state)
 
     def begin(self, text):
-        """The most probable tokens after texts `(B,)`, and the state."""
+        """Returns the most probable tokens after texts `(B,)`, and a state."""
         return self._answer(*self._begun(text))
 
     def next(self, text):
-        """The most probable tokens after texts `(B,)`."""
+        """Returns the most probable tokens after texts `(B,)`."""
         return self._most_probable(self._begun(text)[0])
 
     def step(self, token_ids, length, **state):
-        """The most probable tokens after `(B, T)` ids, and the new state."""
+        """Reads on with `(B, T)` ids; returns the most probable next tokens and
+        the new state."""
         token_ids, length, state = self._valid_ids(token_ids, length, state)
         return self._read_on(token_ids, length, state)
 
     def step_words(self, text, **state):
-        """The most probable tokens after texts `(B,)`, and the new state."""
+        """Reads on with texts `(B,)`; returns the most probable next tokens and
+        the new state."""
         checked = require_inputs(Input("text", text), *self.state.inputs(state))
         _, ids = self._encoded(checked.pop("text"))
         ids = require_words("text", ids)
         return self._read_on(ids.to_tensor(), _lengths(ids), checked)
 
     def generate(self, text, length, top_k, temperature, seed):
-        """Continues texts `(B,)`, each with options of its own."""
+        """Continues texts `(B,)`, with separate options for each."""
         most = {"length": self.max_length, "top_k": self.top_k}
 
         def is_hot(one, temperature, _):
@@ -243,7 +245,8 @@ class LanguageModelSignatures:
         }
 
     def _begin(self, text):
-        """Log-probabilities `(B, V)` and state after an end and texts."""
+        """Returns log-probabilities `(B, V)` and state after an end of a
+        sentence and texts."""
         _, ids = self._encoded(text)
         end = tf.fill((ids.nrows(out_type=tf.int32), 1), self.end)
         return self.reader.read(
@@ -271,7 +274,7 @@ class LanguageModelSignatures:
         }
 
     def _encode(self, text):
-        """Ragged tokens and ids of texts, of at most `max_length`."""
+        """Returns ragged tokens and ids of texts, checked for `max_length`."""
         text = require_inputs(Input("text", text))["text"]
         tokens = self.words.tokenize(text)
         counts = tokens.row_lengths()
@@ -284,8 +287,8 @@ class LanguageModelSignatures:
         return tokens, self.words.look_up(tokens)
 
     def _valid_ids(self, token_ids, length, state=None):
-        """Ids and lengths of a request, with zeros after a row's length, and
-        the tensors of a state."""
+        """Checks a request; returns ids with zeros after each row's length,
+        lengths, and the tensors of the state."""
         checked = require_inputs(
             Input("token_ids", token_ids, (None,)),
             Input(
@@ -309,7 +312,7 @@ class LanguageModelSignatures:
         return require(known, ids), length, checked
 
     def _in_vocabulary(self, one, token_ids, time):
-        # Keras would count a negative id from the end of the vocabulary.
+        # Keras would read a negative id as an index from the end.
         most = len(self.vocabulary) - 1
         return in_range(0, most)(one, token_ids, time)
 
@@ -329,7 +332,8 @@ class EntailmentSignatures:
         )
 
     def serving_default(self, premise, hypothesis):
-        """The most probable label and all probabilities of pairs of texts."""
+        """Returns the most probable label and the probabilities of pairs of
+        texts."""
         checked = require_inputs(
             Input("premise", premise), Input("hypothesis", hypothesis)
         )
@@ -362,7 +366,7 @@ def _lengths(ids):
 
 
 class ServedState:
-    """The state of a language model as requests carry it."""
+    """Converts a language model's state from and to requests."""
 
     def __init__(self, model, vocabulary):
         self.model = model
@@ -370,7 +374,7 @@ class ServedState:
             name: tf.TensorSpec((None, *value.shape[1:]), value.dtype)
             for name, value in model.initial_state(1).items()
         }
-        # JSON has no other precision, and loses the shape of empty tensors.
+        # JSON loses dtypes, and the shapes of empty tensors.
         self.specification = {
             name: tf.TensorSpec(
                 one.shape, tf.float32 if one.dtype.is_floating else tf.int32
@@ -382,13 +386,13 @@ class ServedState:
         self.fingerprint = fingerprint(model, vocabulary, self.own)
 
     def inputs(self, received):
-        """`Input`s of the tensors of a state in a request. That it is of this
-        model is the first condition."""
+        """Yields the `Input`s of a state in a request; the fingerprint is
+        checked first."""
         known = received[FINGERPRINT]
         yield Input(FINGERPRINT, known, (), (self._is_own,))
         for name, one in self.own.items():
             if name in self.specification:
-                # Token ids, or the number of them in each row.
+                # Integers are token ids, or a count per row.
                 is_ids = len(one.shape) > 1
                 most = self.model.vocabulary_size - 1 if is_ids else None
                 right = in_range(0, most)
@@ -400,8 +404,8 @@ class ServedState:
     def _is_own(self, one, marks, time):
         return Condition(
             all_hold(marks == self.fingerprint),
-            f"`{FINGERPRINT}` is not that of this model: the state is of "
-            "another model or another version. Start again with `begin` or "
+            f"`{FINGERPRINT}` is not that of this model: the state comes from "
+            "another model or version. Start again with `begin` or "
             "`initial_state`",
             lambda: marks,
         )
@@ -415,7 +419,7 @@ class ServedState:
         )
 
     def from_request(self, checked, rows):
-        """The model's state from the checked tensors of a request."""
+        """Returns the model's state from the checked tensors of a request."""
         return {
             name: tf.cast(checked[name], one.dtype)
             if name in checked
@@ -424,7 +428,7 @@ class ServedState:
         }
 
     def to_request(self, state):
-        """A state of the model, as requests carry it."""
+        """Returns the tensors of a request from a state of the model."""
         carried = {
             name: tf.cast(state[name], one.dtype)
             for name, one in self.specification.items()
@@ -435,8 +439,8 @@ class ServedState:
 
 
 def fingerprint(model, vocabulary, state):
-    """Number from 1 to 2^31 - 1 of weights, words and shapes, which rejects the
-    state of another model; zeros are the fingerprint of none."""
+    """Computes a number from 1 to 2^31 - 1 from weights, words and shapes, by
+    which a model rejects the state of another; it is never zero."""
     digest = hashlib.sha256(vocabulary.fingerprint.encode())
     digest.update(repr(sorted(state.items())).encode())
     for part in models_of(model):
@@ -452,7 +456,8 @@ def fingerprint(model, vocabulary, state):
 
 
 def example_requests(functions, vocabulary, max_length):
-    """A request of one row for each signature: dicts of tensors by its name."""
+    """Returns an example request with one row for each signature: dicts of
+    tensors by the signature's name."""
     words = list(itertools.islice(_plain_words(vocabulary), _WORDS)) or [
         vocabulary.tokens[vocabulary.unknown_id]
     ]
@@ -482,13 +487,13 @@ def example_requests(functions, vocabulary, max_length):
 
 
 def _inputs(function):
-    """`tf.TensorSpec`s of the inputs of a signature, by their names."""
+    """Returns the `tf.TensorSpec`s of a signature's inputs, by name."""
     specs = tf.nest.flatten(function.structured_input_signature)
     return {spec.name: spec for spec in specs}
 
 
 def _plain_words(vocabulary):
-    """Words that are encoded unchanged, those of letters first."""
+    """Yields words that are encoded as themselves, alphabetic ones first."""
     special = (vocabulary.unknown_id, vocabulary.end_of_sentence_id)
     tokens = list(enumerate(vocabulary.tokens))
     for index, token in sorted(tokens, key=lambda item: not item[1].isalpha()):
@@ -497,8 +502,8 @@ def _plain_words(vocabulary):
 
 
 def _write_warm_up(requests, path):
-    """Writes requests that a server sends itself before it serves the model:
-    records of `tensorflow_serving.apis.prediction_log_pb2.PredictionLog`."""
+    """Writes the requests with which a server warms up, records of
+    `tensorflow_serving.apis.prediction_log_pb2.PredictionLog`."""
     with tf.io.TFRecordWriter(str(path)) as file:
         for name, request in [*requests.items(), *_smaller(requests)]:
             inputs = b""
@@ -507,13 +512,13 @@ def _write_warm_up(requests, path):
                 entry = _field(1, key.encode()) + _field(2, tensor)
                 inputs += _field(2, entry)
             signature = _field(1, _field(3, name.encode()))
-            # A second answer of the same kind takes less time than the first.
+            # Repeated requests are faster than the first.
             for _ in range(_TURNS):
                 file.write(_field(6, _field(1, signature + inputs)))
 
 
 def _smaller(requests):
-    """Requests of one token, which a graph reads by other operators."""
+    """Yields requests of one token, for which the graph has other operators."""
     for name, request in requests.items():
         if "token_ids" in request and "length" in request:
             ids, length = request["token_ids"][:, :1], request["length"][:1]
@@ -524,7 +529,7 @@ def _smaller(requests):
 
 
 def _field(number, content):
-    """A field of a protocol buffer with bytes as its content."""
+    """Encodes a field of a protocol buffer whose content is bytes."""
     size, length = len(content), b""
     while size > 127:
         length += bytes([128 | size % 128])
@@ -533,7 +538,7 @@ def _field(number, content):
 
 
 def _write_card(functions, requests, facts, folder):
-    """Writes the model card, and the requests for REST that it names."""
+    """Writes the model card and its example requests for REST."""
     (folder / "requests").mkdir()
     written = []
     for name, request in requests.items():

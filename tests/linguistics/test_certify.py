@@ -529,7 +529,7 @@ def test_the_seed_chooses_the_text():
         ({"model": OfAnotherShape()}, r"Received: the shape \(31,\)"),
         (
             {"model": Counts(), "same_as": UnigramCache(9, 5)},
-            "of 23 words. Received: a model of 9 words",
+            "with 23 words. Received: a model with 9 words",
         ),
     ],
 )

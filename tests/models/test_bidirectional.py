@@ -228,7 +228,7 @@ def test_rows_of_several_sentences_are_refused(model):
     rows = rows_of([[1, 2, 3, 4], [1, 2, 3, 4]])
     rows[1, 2] = 0
     for call in (model.score, model.attention):
-        with pytest.raises(ValueError, match="one sentence a row.*in row 1"):
+        with pytest.raises(ValueError, match="one sentence per row.*in row 1"):
             call(rows)
 
 

@@ -111,7 +111,7 @@ def test_wrong_members():
         ([], "at least one language model"),
         (one, "must be a list"),
         ([one, keras.layers.Dense(2)], "must hold instances.*Dense"),
-        ([one, one], "one of them twice"),
+        ([one, one], "the same one twice"),
         ([one, other], r"one vocabulary. Received: .*\[9, 10\]"),
     ):
         with pytest.raises(ValueError, match=message):

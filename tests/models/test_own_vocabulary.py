@@ -117,7 +117,7 @@ def test_ensembles_know_it():
     assert ensemble.vocabulary == VOCABULARY
     assert ensemble.score(TEXT).shape == (7,)
     assert isinstance(ensemble.generate("the", 5, "greedy"), str)
-    with pytest.raises(ValueError, match="`models` must be of one vocabulary"):
+    with pytest.raises(ValueError, match="`models` must have one vocabulary"):
         memlm.Ensemble([*models, make(vocabulary=OTHER)])
 
 

@@ -109,7 +109,7 @@ def test_predict_gives_logits_of_the_positions():
 def test_targets_and_weights_are_of_the_positions(name):
     inputs = asked(targets=TARGETS[ROWS, POSITIONS])
     inputs[name] = np.ones((2, 6), "int32")
-    message = rf'`inputs\["{name}"\]` must be of the shape of "positions"'
+    message = rf'`inputs\["{name}"\]` must have the shape of "positions"'
     with pytest.raises(ValueError, match=message):
         shared()(inputs)
 
@@ -122,5 +122,5 @@ def test_scores_want_all_steps():
             return {**inputs, "positions": positions}, targets, weights
 
     batches = Asked(np.arange(1, V), 2, 4)
-    with pytest.raises(ValueError, match='with "positions", which `evaluate`'):
+    with pytest.raises(ValueError, match='with "positions": use `evaluate`'):
         shared().score_batches(batches)

@@ -177,7 +177,7 @@ def test_training_and_smoothing_are_refused():
     model.compile("adam")
     model.quantize("int8", verbose=False)
     with pytest.raises(
-        ValueError, match="not trained.*Train before `quantize`"
+        ValueError, match="cannot be trained.*Train before `quantize`"
     ):
         model.fit(documents(), verbose=0)
     with pytest.raises(ValueError, match="already quantized"):

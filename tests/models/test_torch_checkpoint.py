@@ -174,7 +174,7 @@ def state(**changes):
         (lambda: [1], "is damaged.*holds a list"),
         (
             lambda: make(4, 5, 1, torch.nn.GRU).state_dict(),
-            "must hold an LSTM.*that of a GRU",
+            "must hold an LSTM.*as in a GRU",
         ),
         (
             lambda: state(**{"encoder.weight": torch.ones(9, 4)}),

@@ -32,7 +32,7 @@ def test_without_a_version_it_is_the_next(name, tmp_path):
         (folder / version).mkdir(parents=True)
     assert check_path(folder) == folder / "100"
     (folder / "saved_model.pb").write_text("")
-    with pytest.raises(FileExistsError, match="is a SavedModel itself"):
+    with pytest.raises(FileExistsError, match="not a SavedModel itself"):
         check_path(folder)
 
 

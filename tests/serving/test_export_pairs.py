@@ -89,5 +89,5 @@ def test_labels_are_those_of_the_model(classifier, tmp_path):
 
 
 def test_labels_are_of_classifiers(model, vocabulary, tmp_path):
-    with pytest.raises(ValueError, match="`labels` are those of an `Entail"):
+    with pytest.raises(ValueError, match="`labels` are only for an `Entail"):
         export(model, tmp_path / "1", vocabulary, labels=LABELS)

@@ -110,7 +110,7 @@ def test_ids_that_are_not_the_recognisers_are_refused(lm, tokens, tmp_path):
     plain = memlm.LanguageModel(V, 4, [keras.layers.GRU(4)])
     with pytest.raises(ValueError, match="from_tokens_file.*NoneType"):
         export(plain, **to, contract="sherpa")
-    with pytest.raises(ValueError, match="`tokens` is of a `contract`"):
+    with pytest.raises(ValueError, match="`tokens` needs a `contract`"):
         export(lm, **to, tokens=tokens)
     with pytest.raises(ValueError, match='must be "sherpa" or'):
         export(lm, **to, contract="kaldi")

@@ -1,8 +1,8 @@
-"""Language models as models of transformers: see `modeling`."""
+"""Language models in `transformers`: see `modeling`."""
 
 from memlm_keras.formats import Format
 
-# The file by which programs load a folder that do not import this package.
+# The module that `trust_remote_code=True` loads from an exported folder.
 MODULE = "modeling_memlm.py"
 FORMATS = {
     "hf": Format(

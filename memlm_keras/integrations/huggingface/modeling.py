@@ -1,4 +1,4 @@
-"""Language models as `transformers` knows them, on the PyTorch backend.
+"""Language models as `transformers` models, on the PyTorch backend.
 
 Importing this module registers its classes, so that `AutoModelForCausalLM` and
 `AutoTokenizer` load a folder of `memlm export RUN --format=hf`.
@@ -23,14 +23,14 @@ try:
     import transformers
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "A model of transformers needs transformers and PyTorch. "
+        "A `transformers` model needs transformers and PyTorch. "
         'Install them: pip install "memlm_keras[huggingface]"',
         name=error.name,
     ) from error
 
-_IGNORED = -100  # label that a loss of transformers leaves out
-# Programs that do not import this module load a folder by it. Transformers
-# imports what a module names in `import` lines before it runs the module.
+_IGNORED = -100  # label that the loss of transformers ignores
+# The code of `MODULE`. It imports this package by name, because transformers
+# checks the `import` lines of a module before the backend is set.
 _MODULE = '''"""Loads this folder where `trust_remote_code=True`. It is not
 needed after `import memlm_keras.integrations.huggingface.modeling`."""
 
@@ -47,12 +47,12 @@ MemlmTokenizer = _classes.MemlmTokenizer
 
 
 class MemlmConfig(transformers.PreTrainedConfig):
-    """Config of `MemlmForCausalLM`: sizes, special ids and `keras_config`, the
-    model as Keras serializes it, in JSON."""
+    """Config of `MemlmForCausalLM`: sizes, special ids, and the serialized
+    Keras model as JSON, `keras_config`."""
 
     model_type = "memlm_keras"
 
-    # A string, as transformers changes dicts with a "dtype".
+    # A string, because transformers changes dicts with a "dtype".
     keras_config: str = ""
     vocab_size: int = 0
     bos_token_id: int | None = None
@@ -60,19 +60,19 @@ class MemlmConfig(transformers.PreTrainedConfig):
 
 
 class MemlmCache(transformers.Cache):
-    """State of a model between calls of `forward`, in place of keys and values.
+    """Holds the state of a model between calls of `forward`.
 
     Attributes:
-        state: dict of tensors `(batch, ...)`, as `LanguageModel.step` returns
-            it, or `None` before the first call.
-        seen: integer, columns of token ids that were read, padding included.
+        state: dict of tensors `(batch, ...)` from `LanguageModel.step`, or
+            `None` before the first call.
+        seen: integer, number of columns of token ids read, including padding.
     """
 
     def __init__(self):
         super().__init__(layers=[])
         self.reset()
 
-    # So that `generate` passes only columns that are not read yet.
+    # Makes `generate` pass only columns that have not been read.
     is_linear = [False]
 
     def get_seq_length(self, layer_idx=0):
@@ -101,14 +101,14 @@ class MemlmCache(transformers.Cache):
 class MemlmForCausalLM(
     transformers.PreTrainedModel, transformers.GenerationMixin
 ):
-    """A language model of this package as a model of `transformers`.
+    """A language model of this package as a `transformers` model.
 
-    `wrap` makes one. Its parameters are those of the wrapped model itself, so
-    training one trains the other. It computes in the dtypes of that model.
+    Made by `wrap`. It shares its parameters with the wrapped model, so training
+    one trains the other, and computes in the dtypes of that model.
 
     Args:
         config: `MemlmConfig`.
-        lm: the model to wrap; `None` makes one of the config, with random
+        lm: the model to wrap; `None` makes one from the config, with random
             weights.
 
     Attributes:
@@ -117,14 +117,14 @@ class MemlmForCausalLM(
     Call arguments:
         input_ids: int tensor `(batch, time)`, read from an empty context or
             from the state in the cache. The id `vocab_size` is padding.
-        attention_mask: tensor `(batch, time)`, or of all columns since the
+        attention_mask: tensor `(batch, time)`, or with all columns since the
             first call, zero at padding; or `None`. Padding may be anywhere in a
-            row: it is not read, and the state does not move on it.
-        cache: `MemlmCache`, which is changed in place; or `None`.
-            `past_key_values` is another name of it.
-        labels: int tensor `(batch, time)`, such as `input_ids`: then the result
-            has the mean loss in nats over all labels but the first of each row,
-            those of -100, and those at padding or right after it.
+            row: it is skipped and does not change the state.
+        cache: `MemlmCache`, changed in place, or `None`; also called
+            `past_key_values`.
+        labels: int tensor `(batch, time)`, such as `input_ids`: the result has
+            the mean loss in nats over all labels except the first of each row,
+            labels of -100, and labels at padding or right after it.
         use_cache: bool, whether to return a cache.
 
     Returns:
@@ -132,36 +132,36 @@ class MemlmForCausalLM(
         vocab_size)`, zero at padding, `loss` and `cache`.
 
     Raises:
-        ValueError: for any other id that `attention_mask` does not mark as
-            padding.
+        ValueError: for an id above `vocab_size` or below 0, unless it is
+            padding by `attention_mask`.
     """
 
     config_class = MemlmConfig
-    # No step can be undone, as assisted generation would.
+    # A step cannot be undone, which assisted generation would need.
     _is_stateful = True
 
     def __init__(self, config, lm=None):
         if keras.backend.backend() != "torch":
             raise ValueError(
-                "A model of transformers needs Keras' PyTorch backend. "
+                "A `transformers` model needs Keras' PyTorch backend. "
                 f"Received: the {keras.backend.backend()} backend. Set "
                 "KERAS_BACKEND=torch before Keras is imported"
             )
         super().__init__(config)
         if lm is None:
-            # Where `from_pretrained` would have no memory for weights yet.
+            # `from_pretrained` calls this on the meta device.
             with torch.device("cpu"), keras.device("cpu"):
                 lm = keras.saving.deserialize_keras_object(
                     json.loads(config.keras_config)
                 )
-        # Not a submodule, so that each weight has one name.
+        # Not set as a submodule, so that each weight has one name.
         vars(self)["lm"] = lm
         self._share_weights()
         self.post_init()
 
     @classmethod
     def from_pretrained(cls, *args, **kwargs):
-        """Loads what `save_pretrained` or `memlm_keras.serving.export` wrote;
+        """Loads a folder of `save_pretrained` or `memlm_keras.serving.export`;
         takes the arguments of `transformers.PreTrainedModel.from_pretrained`.
 
         Raises:
@@ -173,11 +173,11 @@ class MemlmForCausalLM(
         )
         if missing := sorted(report["missing_keys"]):
             raise ValueError(
-                "The folder must hold all weights of the model. Received: one "
-                f"without {', '.join(missing)}. Export the model again"
+                "The folder must hold all weights of the model. Received: a "
+                f"folder without {', '.join(missing)}. Export the model again"
             )
         device = model.device
-        # The loaded parameters are others than those of the model of Keras.
+        # The loaded parameters are not those of the Keras model.
         for variable, value in zip(model.lm.weights, model.weights.values()):
             variable.assign(value)
         model._share_weights()
@@ -247,7 +247,7 @@ class MemlmForCausalLM(
         return output.to_tuple() if return_dict is False else output
 
     def _read(self, input_ids, read, state):
-        """Reads the columns that bool `read` `(batch, time)` marks; returns
+        """Reads the tokens that bool `read` `(batch, time)` marks; returns
         logits of all columns, and the state."""
         step = self.lm.backbone.step
         with keras.device(str(self.device)):
@@ -256,7 +256,7 @@ class MemlmForCausalLM(
             if read.all():
                 logits, state = step(input_ids.int(), state, self.training)
                 return logits.float(), state
-            # Tokens of each row from the left, and the columns they are of.
+            # The columns of each row's tokens, without padding first.
             columns = torch.argsort(~read, dim=1, stable=True)
             lengths = read.sum(dim=1)
             logits = torch.zeros(
@@ -282,15 +282,14 @@ class MemlmForCausalLM(
 class MemlmTokenizer(transformers.PreTrainedTokenizer):
     """A vocabulary of this package as a tokenizer of `transformers`.
 
-    Ids are those of the vocabulary. The end of a sentence is the token before
-    the first word, too, as everywhere in this package: it is put before each
-    text unless that begins with it, so that the first word is predicted. None
-    is put at the end. Padding has an id of its own, after the vocabulary's,
-    which no model reads.
+    Ids are those of the vocabulary. An end of a sentence is added before each
+    text that does not begin with one, so that the first word is predicted; none
+    is added at the end. The id of padding follows the vocabulary's ids, and
+    models skip it.
 
     Args:
         vocabulary_file: path of a file of `Vocabulary.save`.
-        vocabulary: `memlm_keras.data.Vocabulary`, in place of the file.
+        vocabulary: `memlm_keras.data.Vocabulary`, instead of the file.
         **kwargs: other arguments of a `transformers.PreTrainedTokenizer`.
     """
 
@@ -334,8 +333,8 @@ class MemlmTokenizer(transformers.PreTrainedTokenizer):
         return self.vocabulary.detokenize(tokens)
 
     def _decode(self, token_ids, *args, **kwargs):
-        """Decodes a text, or a part of one, which has the space before its
-        first word unless it begins with the token before the first word."""
+        """Decodes ids. Unless they begin with the token before the first word,
+        they are the middle of a text, and a first word gets its space."""
         text = super()._decode(token_ids, *args, **kwargs)
         ids = [token_ids] if isinstance(token_ids, int) else token_ids
         ids = [int(id) for id in ids if id != self.pad_token_id]
@@ -360,21 +359,20 @@ class MemlmTokenizer(transformers.PreTrainedTokenizer):
 
 
 def wrap(lm, vocabulary=None):
-    """Makes a model and a tokenizer of `transformers` of a language model.
+    """Makes a `transformers` model and tokenizer from a language model.
 
     Args:
-        lm: causal `memlm_keras.LanguageModel`, with any memory and mixture, or
-            `memlm_keras.Ensemble`. A smoothed model is wrapped as
-            `LanguageModel.with_fixed_matrices` fixes it.
-        vocabulary: `memlm_keras.data.Vocabulary`; `None` is the model's own.
+        lm: causal `memlm_keras.LanguageModel` or `memlm_keras.Ensemble`. A
+            smoothed model is replaced by its `with_fixed_matrices()`.
+        vocabulary: `memlm_keras.data.Vocabulary`; `None` for the model's own.
 
     Returns:
         `(model, tokenizer)`, a `MemlmForCausalLM` in evaluation mode and a
         `MemlmTokenizer`.
 
     Raises:
-        ValueError: for another kind of model, one that is not causal, no
-            vocabulary or one of another size, and another backend than
+        ValueError: for another kind of model, a model that is not causal, a
+            missing vocabulary or one of another size, and a backend other than
             PyTorch.
 
     Example:
@@ -395,7 +393,7 @@ def wrap(lm, vocabulary=None):
     tokenizer = MemlmTokenizer(vocabulary=vocabulary)
     lm = lm.with_fixed_matrices()
     keras_config = serialize(lm)
-    # The tokenizer has it.
+    # The tokenizer saves the vocabulary.
     for part in (keras_config, *keras_config["config"].get("models", ())):
         part["config"].pop("vocabulary", None)
     config = MemlmConfig(

@@ -3,8 +3,8 @@
 from memlm_keras.formats import ONNX
 from memlm_keras.formats import Format
 
-# What the page loads; browsers refuse to where the page is a file itself, so
-# there this file holds it.
+# Contains the other files, because browsers do not load files into a page that
+# is opened as a file.
 PACKED = "packed_files.js"
 FORMATS = {
     "web": Format(

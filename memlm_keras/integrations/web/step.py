@@ -1,4 +1,4 @@
-"""The step of a page, on the TensorFlow backend only."""
+"""The step function of a web page, on the TensorFlow backend only."""
 
 import tensorflow as tf
 
@@ -6,11 +6,11 @@ from memlm_keras.serving.onnx import NamedState
 
 
 class WebStep(NamedState):
-    """One row, and where the model looked back: `attention` `(1, memory)`."""
+    """A step of one row, with the weights `attention` `(1, memory)`."""
 
     def __init__(self, model, vocabulary):
         super().__init__(model, vocabulary)
-        # JavaScript has no plain numbers of 64 bits.
+        # JavaScript's numbers cannot hold all 64-bit integers.
         self.specification = [
             tf.TensorSpec((1, *one.shape[1:]), one.dtype, one.name)
             for one in (

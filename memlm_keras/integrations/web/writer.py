@@ -1,7 +1,7 @@
-"""Writing a page that runs a language model in a browser.
+"""Export of a page that runs a language model in a browser.
 
-The folder has the page, the step as ONNX, what the page must know as JSON, and
-the engine. TensorFlow is imported where the step is traced.
+The folder has the page, the step as ONNX, facts about the model as JSON, and
+the engine. Only tracing the step imports TensorFlow.
 """
 
 import base64
@@ -24,7 +24,7 @@ from memlm_keras.data.subwords import SentencePieceTokenizer
 from memlm_keras.integrations.web import PACKED
 from memlm_keras.serving.exported import FACTS
 
-# The files of the page, and those of the engine for one thread.
+# The files of the page, and the files of the single-threaded engine.
 PAGE = ("index.html", "page.css", "page.js", "tokenizer.js")
 ENGINE = (
     "ort.wasm.min.js",
@@ -37,23 +37,21 @@ _VERSION = "1.30.0"
 _NAME = f"onnxruntime-web-{_VERSION}.tgz"
 _URL = f"https://registry.npmjs.org/onnxruntime-web/-/{_NAME}"
 _SHA256 = "d2228df7e4616bc3348bf504ee888f3bec43789a273f0a63f3e68d203ce3bf71"
-# Numbers of a matrix from which on it is stored with fewer bits.
+# Minimum size of a matrix that is stored with fewer bits.
 _LEAST = 256
-# Kinds of SentencePiece models, by their number.
+# SentencePiece's numbers of its kinds of models.
 _KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
 
 def prepare():
-    """Options of `write`, which the process of another backend gets."""
+    """Returns options that `export` adds for `write`."""
     return {"engine": str(fetch_engine())}
 
 
 def fetch_engine():
-    """Path of the archive of the engine, onnxruntime-web, fetched once.
-
-    Raises `ConnectionError` if it cannot be fetched.
-    """
-    # Where Keras keeps what it fetches.
+    """Downloads the archive of onnxruntime-web once, and returns its path;
+    raises `ConnectionError` if that fails."""
+    # Keras' folder for downloads.
     folder = pathlib.Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
     place = folder / "memlm_keras" / _NAME
     try:
@@ -64,19 +62,19 @@ def fetch_engine():
             cache_dir=folder,
             cache_subdir=place.parent.name,
         )
-    # Of an address that cannot be read, `get_file` raises a bare `Exception`;
-    # of another checksum, `ValueError`.
+    # `get_file` raises a bare `Exception` if the download fails, and
+    # `ValueError` for a wrong checksum.
     except Exception as error:
         raise ConnectionError(
             f"The page needs the engine onnxruntime-web {_VERSION}, which "
             f"could not be fetched ({' '.join(str(error).split())}). Fetch "
-            f"{_URL} by hand, of SHA-256 {_SHA256}, and put it at {place}"
+            f"{_URL} by hand, with SHA-256 {_SHA256}, and put it at {place}"
         ) from error
 
 
 def write(model, vocabulary, options, path):
-    """Writes the folder of a language model in float32, with a vocabulary, and
-    the archive of the engine in `options`."""
+    """Writes the folder of a float32 language model with a vocabulary;
+    `options["engine"]` is the path of the engine's archive."""
     from memlm_keras.integrations.web.step import WebStep
     from memlm_keras.serving.graph import without_loops
     from memlm_keras.serving.onnx import convert
@@ -114,7 +112,7 @@ def write(model, vocabulary, options, path):
 
 
 def facts_of(contract, graph):
-    """Facts that the page must know, a dict of JSON values."""
+    """Returns the facts about a model that the page needs, a dict for JSON."""
     model = contract.model
     outputs = {
         output.name: output.type.tensor_type.shape.dim
@@ -123,7 +121,7 @@ def facts_of(contract, graph):
     distances = None
     if "attention" in outputs:
         memory = outputs["attention"][1].dim_value
-        # Words from what each slot holds to the predicted word.
+        # Distance in words from each slot to the predicted word.
         steps_back = model.attending.steps_back
         distances = (np.arange(memory, 0, -1) + steps_back).tolist()
     return {
@@ -143,8 +141,8 @@ def facts_of(contract, graph):
 
 
 def vocabulary_facts(vocabulary):
-    """All that `tokenizer.js` needs to encode as a vocabulary does, a dict of
-    JSON values."""
+    """Returns what `tokenizer.js` needs to encode like a vocabulary, a dict for
+    JSON."""
     tokenizer = vocabulary.tokenizer
     facts = {
         "tokens": list(vocabulary.tokens),
@@ -176,13 +174,13 @@ def vocabulary_facts(vocabulary):
     if tokenizer.numbers is not None:
         facts["number_pattern"] = tables.NUMBER_PATTERN
     if tokenizer.lowercase:
-        # Pairs of an upper and a lower case.
+        # Each upper-case letter is followed by its lower case.
         facts["lower_case"] = "".join(
             map(chr, itertools.chain(*tables.lower_case().items()))
         )
     if tokenizer.split == "unicode_script":
         classes = tables.script_classes()
-        # Where each run of one script begins, and the script.
+        # The first code point of each run of one script, and the script.
         starts = np.flatnonzero(np.diff(classes, prepend=classes[0] + 1))
         facts["scripts"] = [starts.tolist(), classes[starts].tolist()]
     return facts
@@ -193,7 +191,7 @@ def vocabulary_facts(vocabulary):
 
 def store(graph, dtype):
     """Stores large matrices of a graph as `"float16"` or `"int8"`, and equal or
-    transposed ones once; the engine widens them when it loads the file."""
+    transposed matrices once; the engine converts them to float32."""
     from onnx import TensorProto
     from onnx import helper
     from onnx import numpy_helper

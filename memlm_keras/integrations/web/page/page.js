@@ -1,22 +1,22 @@
 "use strict";
-// Reads what is typed, one token at a time, and shows what the model expects.
+// Reads the typed text token by token, and shows what the model expects.
 
 const WASM = "ort-wasm-simd-threaded.wasm", GLUE = "ort-wasm-simd-threaded.mjs";
 const TOP = 10;
-// Tokens whose words are shown, the last: a browser is slow with more.
+// Number of last tokens whose words are shown: more make a browser slow.
 const SHOWN = 1000;
-// Bits of the darkest colour, and bytes of the states that are kept.
+// Surprisal in bits of the darkest colour, and maximum bytes of kept states.
 const DARKEST = 16, KEPT_BYTES = 64e6;
-// What is said of a word that the vocabulary has, or has not.
+// Labels of words in the vocabulary and of unknown words.
 const UNKNOWN = ["", ", as an unknown word"];
 const $ = id => document.getElementById(id);
 
 let vocabulary, facts, session;
-// Tokens read so far, each with what the model expects after it.
+// Tokens read so far, each with the predictions after it.
 let entries = [];
-// The text that is to be read next, and the promise of all reading.
+// The text to read next, and the promise that resolves when all is read.
 let wanted = null, reading = null;
-// The promise of the last token; there is one at a time.
+// The promise of the step that runs now; there is at most one.
 let adding = null;
 // The place in `entries` of the chosen word, or `null` for the next token.
 let chosen = null;
@@ -85,7 +85,7 @@ function initialState() {
     }));
 }
 
-/** Reads one token after an entry, or at the beginning. */
+/** Reads one token after an entry, or from the initial state. */
 async function step(id, token, before) {
   const begun = performance.now();
   const ids = new ort.Tensor("int32", [id], [1, 1]);
@@ -102,7 +102,7 @@ async function step(id, token, before) {
   };
 }
 
-/** Pairs of id and token of a text, each line a sentence. */
+/** Returns pairs of id and token of a text with one sentence per line. */
 function tokensOf(text) {
   const end = [vocabulary.endId, vocabulary.end_of_sentence];
   const pairs = [end];
@@ -114,7 +114,7 @@ function tokensOf(text) {
   return pairs;
 }
 
-/** Reads what is new in a text, until another is wanted. */
+/** Reads the changed part of a text, until another text is wanted. */
 async function read(text) {
   await adding;
   const pairs = tokensOf(text);
@@ -132,9 +132,9 @@ async function read(text) {
     const now = performance.now();
     if (now - shown > pause) {
       show();
-      // A long text takes long to show, so it is shown less often.
+      // A long text is shown less often, because showing it takes long.
       pause = Math.max(100, 4 * (performance.now() - now));
-      // The browser draws, and hears keys.
+      // Lets the browser draw and handle keys.
       await new Promise(resolve => setTimeout(resolve));
       shown = performance.now();
     }
@@ -147,12 +147,12 @@ async function add(id, token) {
   entries.push(entry);
   let bytes = entry.logs.byteLength;
   for (const name in entry.state) bytes += entry.state[name].data.byteLength;
-  // Later words than this one are read again after a change before it.
+  // Words after a change are read again.
   const old = entries[entries.length - 1 - Math.ceil(KEPT_BYTES / bytes)];
   if (old) old.state = old.logs = null;
 }
 
-/** Reads a text as soon as what is being read is given up. */
+/** Reads a text as soon as the current reading has stopped. */
 function ask() {
   wanted = $("text").value;
   chosen = null;
@@ -231,7 +231,7 @@ function stop() {
 
 // === Showing ===
 //
-// Words of the text and of the model are inserted as text alone.
+// Words of the text and of the model are inserted as text, never as HTML.
 
 function element(name, properties = {}, ...children) {
   const made = document.createElement(name);
@@ -240,7 +240,7 @@ function element(name, properties = {}, ...children) {
   return made;
 }
 
-/** Whether the token at a place begins a word. */
+/** Returns whether the token at a place begins a word. */
 const beginsWord = place => entries[place - 1].id === vocabulary.endId
   || vocabulary.begins(entries[place].id);
 
@@ -309,7 +309,7 @@ function showNext() {
     const bar = element("span", {className: "bar"});
     bar.style.width = `${100 * probability}%`;
     const button = element("button", {
-      // A vocabulary has a piece for the unknown, which is no text.
+      // The token for unknown words is not text.
       disabled: id === vocabulary.unknownId,
       onclick: () => {
         write(id);
@@ -393,7 +393,7 @@ function showCurve(words) {
       bits.toFixed(0)),
   ]);
   parts.push(drawn("polyline", {points: points.join(" ")}));
-  // A text of hundreds of words has a line alone.
+  // A text of hundreds of words is drawn without points.
   points.forEach(([cx, cy], index) => {
     const is = words[index].start === chosen;
     if (is || points.length <= 100)
@@ -403,7 +403,7 @@ function showCurve(words) {
   curve.replaceChildren(...parts);
 }
 
-/** Where the model looked back as it predicted the chosen word, or the next. */
+/** Shows the attention when the chosen word, or the next one, was predicted. */
 function showAttention(words) {
   const buttons = [...$("words").children].map(item => item.firstChild);
   for (const button of buttons) button.classList.remove("seen");

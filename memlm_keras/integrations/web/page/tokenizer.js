@@ -1,11 +1,11 @@
 "use strict";
-// Texts to ids, as the vocabularies of memlm_keras encode them.
+// Encodes texts like the vocabularies of memlm_keras.
 
 const WORD_START = "\u2581";
 const NORMAL = 1, USER_DEFINED = 4;
 const UNKNOWN_PENALTY = 10;
 
-/** A function that computes each answer once. */
+/** Returns a function that caches its results. */
 function remembered(compute) {
   const known = new Map();
   return key => {
@@ -15,10 +15,10 @@ function remembered(compute) {
   };
 }
 
-/** Bytes of a code point in UTF-8. */
+/** Returns the number of bytes of a code point in UTF-8. */
 const bytesOf = code => 1 + (code > 0x7f) + (code > 0x7ff) + (code > 0xffff);
 
-/** A vocabulary of the facts in model.json. */
+/** A vocabulary from the facts in model.json. */
 class Vocabulary {
   constructor(facts) {
     Object.assign(this, facts);
@@ -32,7 +32,7 @@ class Vocabulary {
   }
 
   tokenize(text) {
-    // Python, too, writes "?" for half a character.
+    // Python also encodes a lone surrogate as "?".
     return this.tokenizer.tokenize(text.replace(/[\ud800-\udfff]/gu, "?"));
   }
 
@@ -41,13 +41,13 @@ class Vocabulary {
       token => this.ids.get(token) ?? this.unknownId);
   }
 
-  /** Whether a token begins a word. */
+  /** Returns whether a token begins a word. */
   begins(id) {
     return this.unit !== "pieces" || id === this.endId
       || this.tokens[id].startsWith(WORD_START);
   }
 
-  /** The text that ids add to a text, with the space before a word. */
+  /** Returns the text of ids that continue a text, with a space before a word. */
   detokenize(ids) {
     if (this.unit === "words") {
       const separator = this.split === "characters" ? "" : " ";
@@ -133,7 +133,7 @@ class LongestMatch {
 
 // === SentencePiece ===
 
-/** What the kinds of SentencePiece models share; each has its own `split`. */
+/** Base of SentencePiece models; each kind defines `split`. */
 class SentencePiece {
   constructor(facts) {
     Object.assign(this, facts);
@@ -174,14 +174,14 @@ class SentencePiece {
     return tokens;
   }
 
-  /** Length of the longest symbol of the user's at a place of a text, or 0. */
+  /** Returns the length of the longest user-defined symbol at a place, or 0. */
   definedAt(text, start) {
     for (let size = this.longestDefined; size; size--)
       if (this.defined.has(text.slice(start, start + size))) return size;
     return 0;
   }
 
-  /** Characters and symbols of the user's. */
+  /** Splits a text into characters and user-defined symbols. */
   symbols(text) {
     const symbols = [];
     for (let start = 0; start < text.length;) {
@@ -195,7 +195,7 @@ class SentencePiece {
 
   normalize(text) {
     const parts = [...this.replaced(text)], trims = this.remove_extra_whitespaces;
-    // A text of nothing but spaces has no pieces.
+    // A text of spaces only has no pieces.
     if (!parts.length || (trims && parts.every(part => part === " "))) return "";
     const space = this.escape_whitespaces ? WORD_START : " ";
     const added = this.add_dummy_prefix ? space : "";
@@ -209,7 +209,7 @@ class SentencePiece {
     return this.suffix ? written + added : written;
   }
 
-  /** Parts of a text, each with its replacement. */
+  /** Yields the parts of a text with their replacements. */
   *replaced(text) {
     const bytes = new TextEncoder().encode(text);
     for (let start = 0, place = 0; start < text.length;) {
@@ -225,7 +225,7 @@ class SentencePiece {
         }
       }
       yield part;
-      // To the end of the part, which is known in one of the units.
+      // Moves to the end of the part, known in bytes or in characters.
       while (start < end || place < stop) {
         const one = text.codePointAt(start);
         place += bytesOf(one);
@@ -234,7 +234,8 @@ class SentencePiece {
     }
   }
 
-  /** Bytes and replacement of the longest match in the trie, a double array. */
+  /** Returns bytes and replacement of the longest match in the double-array
+   * trie. */
   replacementAt(bytes, place) {
     let longest = 0, value = 0;
     if (!this.trie) return [0, ""];
@@ -277,7 +278,7 @@ class Words extends SentencePiece {
 class BytePairs extends SentencePiece {
   constructor(facts) {
     super(facts);
-    // Where no piece reaches into the next word, words are apart.
+    // If no piece crosses a word boundary, words are split one by one.
     this.apart = !this.suffix && ![...this.index.keys()].some(
       piece => piece.indexOf(WORD_START, 1) > 0);
     this.join = remembered(word => this.joined(word));
@@ -316,7 +317,7 @@ class BytePairs extends SentencePiece {
   }
 }
 
-/** Pairs, of which the one of the best score, or else the first, is next. */
+/** A queue of pairs by their score; ties go to the first pair. */
 class Heap {
   constructor() {
     this.items = [];
@@ -359,14 +360,14 @@ class Unigram extends SentencePiece {
     const normal = facts.scores.filter((_, i) => facts.types[i] === NORMAL);
     this.least = normal.reduce((a, b) => Math.min(a, b), Infinity);
     this.most = normal.reduce((a, b) => Math.max(a, b), -Infinity);
-    // What some piece begins with.
+    // All prefixes of pieces.
     this.begun = new Set();
     for (const piece of this.index.keys())
       for (let size = 1; size <= piece.length; size++)
         this.begun.add(piece.slice(0, size));
   }
 
-  /** The pieces whose scores have the largest sum, in 32 bits as Python's. */
+  /** Returns the pieces with the largest total score, in float32 as in Python. */
   splitPieces(text) {
     const best = new Float32Array(text.length + 1);
     const from = new Int32Array(text.length + 1).fill(-1);
