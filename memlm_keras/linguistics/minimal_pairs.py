@@ -1,4 +1,4 @@
-"""Minimal pairs: a model should prefer the first of two sentences."""
+"""Minimal pairs: a model should prefer the good one of two sentences."""
 
 import dataclasses
 import math
@@ -23,7 +23,7 @@ from memlm_keras.models.surprisal import surprisal
 
 SUFFIXES = (".jsonl", *tables.SUFFIXES)
 SENTENCES = ("sentence_good", "sentence_bad")
-# Other names of their columns.
+# Other names of the two columns.
 _COLUMNS = {
     f"sentence_{side}": (side, f"{side}_sentence", *others)
     for side, others in {
@@ -37,7 +37,7 @@ LEVELS = {
     "phenomenon": ("linguistics_term", "phenomenon"),
     "paradigm": ("UID", "paradigm"),
 }
-# By method: the fields of the contexts and of the words after them.
+# By method: fields of the contexts, and fields of the words after them.
 METHODS = {
     "simple": ((None, None), SENTENCES),
     "one_prefix": (
@@ -54,7 +54,7 @@ _PROTOCOLS = {
     "one_prefix": "of each word after the same prefix",
     "two_prefix": "of the same word after each prefix",
 }
-# Rows of BLiMP's summary of its authors' models, and their names in the paper.
+# Models in BLiMP's summary file, and their names in the paper.
 PUBLISHED = {
     "ngram": "5-gram",
     "lstm": "LSTM",
@@ -72,20 +72,21 @@ class PairAccuracy:
     """Accuracy over minimal pairs, as the mean of their paradigms.
 
     A pair is right if the good sentence scores higher, and a tie if both score
-    the same. Of these, pairs whose sentences are the same for the model, by
-    unknown words, decide nothing.
+    the same. Sentences that differ only in unknown words are the same for the
+    model, and always tie.
 
     Attributes:
-        pairs, paradigms: integers, how many there are.
-        accuracy: float, strict: a tie is wrong.
-        half_credit: float, a tie counts one half.
-        ties: integer, pairs of equal scores.
-        same: integer, ties whose sentences are the same for the model.
-        accuracy_of_rest: float, strict accuracy without these pairs; NaN if no
-            pair is left.
-        interval: two floats, 95% interval of `accuracy` over pairs: that of
-            Wilson (1927) for one paradigm, and for the mean of several that of
-            the normal distribution, with the variance within paradigms.
+        pairs, paradigms: integers, the numbers of pairs and paradigms.
+        accuracy: float, in which a tie is wrong.
+        half_credit: float, accuracy in which a tie counts one half.
+        ties: integer, number of pairs with equal scores.
+        same: integer, number of ties whose sentences are the same for the
+            model.
+        accuracy_of_rest: float, `accuracy` without the `same` pairs; NaN if
+            none is left.
+        interval: two floats, 95% interval of `accuracy` over pairs: Wilson's
+            (1927) for one paradigm; for the mean of several, normal, with the
+            variance within paradigms.
     """
 
     pairs: int
@@ -109,23 +110,23 @@ class PairAccuracy:
 
 
 class GroupedResults(tables.ResultTable):
-    """Base of results whose rows are in groups, such as phenomena; the last of
-    `levels` are the paradigms, over which an accuracy is the mean."""
+    """Base of results in groups, such as phenomena. The last of `levels` is
+    the paradigm; accuracies are means over paradigms."""
 
     @property
     def accuracy(self):
-        """Accuracy of all, the mean of their paradigms."""
+        """Accuracy of all rows, the mean over paradigms."""
         return self._accuracy(range(len(self)))
 
     def by(self, name):
-        """Accuracies of groups.
+        """Computes accuracies of groups.
 
         Args:
             name: string, one of `levels`, or a field of the pairs.
 
         Returns:
-            Dict from the values of the field, in their order, to accuracies
-            such as `accuracy`. Pairs without the field are left out.
+            Dict from the values of the field, in order, to accuracies like
+            `accuracy`. Pairs without the field are left out.
 
         Example:
 
@@ -144,7 +145,7 @@ class GroupedResults(tables.ResultTable):
         return {value: self._accuracy(group) for value, group in groups.items()}
 
     def paradigms(self, name):
-        """Dict from the values of a field to the names of their paradigms."""
+        """Returns a dict from the values of a field to sets of paradigms."""
         lowest = self.levels[-1]
         return {
             value: set(self._groups(lowest, group))
@@ -152,7 +153,7 @@ class GroupedResults(tables.ResultTable):
         }
 
     def _groups(self, name, places=None, default=None):
-        """Places by the value of a field."""
+        """Groups places by the value of a field."""
         groups = {}
         for place in range(len(self)) if places is None else places:
             value = self._value(place, name)
@@ -169,11 +170,11 @@ class MinimalPairs(GroupedResults):
     Attributes:
         pairs: tuple of dicts, the fields of each pair.
         good, bad: float64 arrays `(pairs,)`, natural-log probabilities.
-        same: bool array `(pairs,)`, whether what is scored is the same for the
-            model, so that the pair decides nothing.
+        same: bool array `(pairs,)`, whether both sentences have the same token
+            ids.
         unknown_good, unknown_bad: tuples of strings, the unknown words of each
-            sentence, with spaces between them.
-        protocol: string, what the scores are.
+            sentence, joined by spaces.
+        protocol: string, how the scores were computed.
     """
 
     pairs: tuple = dataclasses.field(repr=False)
@@ -194,7 +195,7 @@ class MinimalPairs(GroupedResults):
         return next((pair[n] for n in names if n in pair), None)
 
     def _accuracy(self, places):
-        """`PairAccuracy` of some pairs."""
+        """Returns the `PairAccuracy` of some pairs."""
         places = np.array(places)
         right = (self.good > self.bad).astype("float64")
         tie, same = self.good == self.bad, self.same
@@ -222,9 +223,8 @@ class MinimalPairs(GroupedResults):
             return self.good - self.bad
 
     def columns(self):
-        """Returns a dict of columns by name: the fields of the pairs, then
-        scores, their difference, unknown words, and whether both are the
-        same."""
+        """Returns a dict of columns by name: fields of the pairs, scores, their
+        difference, unknown words, and `same`."""
         names = dict.fromkeys(name for pair in self.pairs for name in pair)
         return {
             **{n: [pair.get(n, "") for pair in self.pairs] for n in names},
@@ -252,38 +252,36 @@ def minimal_pairs(
 ):
     """Compares the probabilities of the sentences of minimal pairs.
 
-    Each sentence is read from the initial state, after an end of a sentence. A
-    score is the sum of the natural-log probabilities of its words from the
-    first one on, in float64. The end of the sentence does not count.
+    Each sentence is read from the initial state, after an end of a sentence.
+    Its score is the sum of the natural-log probabilities of its words, in
+    float64, without the end of the sentence.
 
     Args:
-        model: a causal `memlm_keras.LanguageModel`, with any mixture, or
-            `memlm_keras.Ensemble`; a model of `memlm_keras.ngrams`; or any
-            other that `memlm_keras.evaluation.surprisal` takes. A
-            `DynamicEvaluator` has the trained weights before each sentence, and
-            learns within it.
-        pairs: list of dicts with `"sentence_good"` and `"sentence_bad"`, as
-            `read_minimal_pairs` returns it, or of pairs of strings.
-        vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None` is
-            the model's own.
-        method: `"simple"`; or, for pairs that have the fields of BLiMP,
-            `"one_prefix"`, which compares two words after the same prefix, and
-            `"two_prefix"`, which compares a word after two prefixes. Pairs
-            without these fields are left out.
+        model: any model that `memlm_keras.evaluation.surprisal` accepts, such
+            as a causal `memlm_keras.LanguageModel`. A `DynamicEvaluator` starts
+            each sentence from the trained weights, and learns within it.
+        pairs: list of pairs of strings, or of dicts with `"sentence_good"` and
+            `"sentence_bad"`, as from `read_minimal_pairs`.
+        vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None`
+            for the model's own.
+        method: `"simple"`; or, for pairs with BLiMP's fields, `"one_prefix"`,
+            which compares two words after the same prefix, or `"two_prefix"`,
+            which compares a word after two prefixes. Pairs without these
+            fields are left out.
         eos: bool, whether the end of the sentence is scored too.
         mean: bool, whether scores are divided by the number of tokens.
-        batch_size: integer, rows that a neural model reads at once. It affects
-            time and memory, and scores only by rounding.
+        batch_size: integer, rows that a neural model reads at once; it changes
+            scores only by rounding.
         verbose: 0 prints nothing, 1 a progress bar and the result.
 
     Returns:
         `MinimalPairs`.
 
     Raises:
-        ValueError: for another `method`, `eos` with a prefix, no pairs, a pair
-            without two sentences, no vocabulary or one of another size, a
-            vocabulary whose tokens cross spaces for a method with a prefix, and
-            a model that is not causal or gives no probabilities.
+        ValueError: for an unknown `method`, `eos` with a prefix, no pairs, a
+            pair without two sentences, a missing vocabulary or one of another
+            size, tokens that cross the space after a prefix, and a model that
+            is not causal or has no probabilities.
 
     Example:
 
@@ -320,7 +318,7 @@ def minimal_pairs(
             if len(texts[-1].ids) == texts[-1].starts[-1] + eos:
                 raise ValueError(
                     "`pairs` must have a token in each text. Received: "
-                    f"{pair[word]!r}, of which the vocabulary makes none"
+                    f"{pair[word]!r}, which has no token in the vocabulary"
                 )
         sides.append(texts)
     scores = token_scores(
@@ -365,16 +363,9 @@ def minimal_pairs(
 
 
 def mean_accuracy(groups):
-    """Mean over groups of the share of ones, and its 95% interval.
-
-    Args:
-        groups: list of float arrays of zeros and ones.
-
-    Returns:
-        A float and a pair of floats. The interval is Wilson's for one group,
-        and that of the normal distribution for several, with the variance
-        within groups.
-    """
+    """Returns the mean share of ones over groups (float arrays of zeros and
+    ones) and its 95% interval: Wilson's for one group, and normal for several,
+    with the variance within groups."""
     means = np.array([group.mean() for group in groups])
     accuracy = float(means.mean())
     if len(groups) == 1:
@@ -385,7 +376,7 @@ def mean_accuracy(groups):
 
 
 def _as_dict(where, pair):
-    """A pair as a dict with two sentences; raises `ValueError` for others."""
+    """Returns a pair as a dict; raises `ValueError` without two sentences."""
     if not isinstance(pair, dict):
         pair = () if isinstance(pair, str) else tuple(pair)
         pair = dict(zip(SENTENCES, pair)) if len(pair) == 2 else {}
@@ -400,12 +391,12 @@ def _as_dict(where, pair):
 
 
 class TokenizedText:
-    """Parts of a text, joined by spaces, as token ids.
+    """Token ids of a text whose parts are joined by spaces.
 
     Attributes:
         ids: int32 array `(tokens,)`.
         starts: list of integers, offset of the first token of each part.
-        unknown: list of strings, the tokens that are not in the vocabulary.
+        unknown: list of strings, tokens that are not in the vocabulary.
     """
 
     def __init__(self, vocabulary, parts, eos=False):
@@ -433,20 +424,15 @@ class TokenizedText:
 
 
 def token_scores(model, sentences, vocabulary, batch_size=_ROWS, verbose=0):
-    """Natural-log probability of each token of sentences, each read from the
-    initial state after an end of a sentence.
+    """Computes natural-log probabilities of the tokens of sentences (int32
+    arrays), each read from the initial state after an end of a sentence.
 
-    Args:
-        model, vocabulary, batch_size, verbose: as for `minimal_pairs`.
-        sentences: list of int32 arrays `(tokens,)`.
-
-    Returns:
-        List of float64 arrays `(tokens,)`. The same sentences have the same
-        scores.
+    Returns a list of float64 arrays `(tokens,)`; equal sentences get exactly
+    equal scores. See `minimal_pairs` for the other arguments.
     """
     require_positive_integer("batch_size", batch_size)
     distinct = {ids.tobytes(): ids for ids in sentences}
-    # Of similar lengths, so that little is padded.
+    # Sorted by length, so that little is padded.
     keys = sorted(distinct, key=len)
     rows = batch_size if isinstance(model, StreamingModel) else 1
     rows = min(rows, len(keys))
@@ -465,10 +451,10 @@ def token_scores(model, sentences, vocabulary, batch_size=_ROWS, verbose=0):
 
 
 def _score(sentences, model, vocabulary, rows):
-    """Scores of sentences that are read at once."""
+    """Scores sentences that are read at once."""
     end = np.int32(vocabulary.end_of_sentence_id)
     if isinstance(model, StreamingModel):
-        # As many rows in the last batch as in others, to compile one shape.
+        # The last batch has as many rows as others: one shape is compiled.
         steps = len(sentences[-1])
         tokens = np.full((rows, steps + 1), end, "int32")
         for row, ids in zip(tokens, sentences):
@@ -491,22 +477,21 @@ def read_minimal_pairs(path):
     Args:
         path: path of a file, of a folder of files, or of a `.zip` archive:
 
-            * `.jsonl`: an object a line, as in BLiMP;
-            * `.csv`, `.tsv`: with a header, or with two columns alone: good
-              sentences, and bad ones. In a `.tsv`, quotation marks are text.
+            * `.jsonl`: one object per line, as in BLiMP;
+            * `.csv`, `.tsv`: with a header, or without it two columns, good and
+              bad sentences. In a `.tsv`, quotation marks are text.
 
-            The fields `sentence_good` and `sentence_bad` are necessary, or
-            `good` and `bad`, or `grammatical` and `ungrammatical`. A pair
-            without a `UID` has the name of its paradigm there: its field
-            `paradigm`, or the name of the file.
+            The required fields are `sentence_good` and `sentence_bad`, or
+            `good` and `bad`, or `grammatical` and `ungrammatical`. A missing
+            `UID` is set to the field `paradigm`, or to the name of the file.
 
     Returns:
         List of dicts.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: for no file of these kinds, a file that is damaged or lacks
-            a column, and a pair without two sentences.
+        ValueError: if no file has one of these suffixes, a file is damaged or
+            lacks a column, or a pair lacks a sentence.
 
     Example:
 
@@ -532,8 +517,8 @@ def read_minimal_pairs(path):
 
 
 def read_published(path):
-    """Reads accuracies of other models: `{model: {paradigm: accuracy}}`, from
-    JSON lines such as BLiMP's `models_summary.jsonl`, or from a `.csv` table of
+    """Reads published accuracies, `{model: {paradigm: accuracy}}`, from JSON
+    lines such as BLiMP's `models_summary.jsonl`, or from a `.csv` table of
     items with the columns model, suite and correct."""
     remedy = (
         "Expected BLiMP's models_summary.jsonl, or a .csv with the columns "
@@ -558,7 +543,7 @@ def read_published(path):
 
 
 def _items_of(rows):
-    """Shares of correct items by model and suite."""
+    """Returns the shares of correct items by model and suite."""
     items = {}
     for line, row in rows:
         suites = items.setdefault(row["model"], {})
@@ -576,6 +561,6 @@ def _items_of(rows):
 
 
 def published_mean(accuracies, paradigms):
-    """Mean of published accuracies over paradigms; `None` if one is missing."""
+    """Returns the mean accuracy over paradigms, `None` if one is missing."""
     values = [accuracies.get(name) for name in paradigms]
     return None if None in values else statistics.mean(values)

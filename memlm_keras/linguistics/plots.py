@@ -1,4 +1,4 @@
-"""Pictures of accuracies and of perplexity by recency, as PNG."""
+"""PNG plots of accuracies, and of perplexity by recency."""
 
 import math
 
@@ -7,7 +7,7 @@ from memlm_keras.linguistics.minimal_pairs import published_mean
 
 
 def draw_accuracies(measured, path, published):
-    """Draws accuracies by circuit or phenomenon, or by paradigm, as PNG."""
+    """Draws accuracies by circuit, phenomenon or paradigm."""
     first = next(iter(measured.values()))
     levels = [
         level
@@ -54,8 +54,8 @@ def draw_accuracies(measured, path, published):
 
 
 def draw_recency(results, path, title):
-    """Draws the perplexity of each bin, a line for each run, and of several
-    their ratio to the first, as PNG."""
+    """Draws the perplexity of each bin, with one line per run, and the ratios
+    of further runs to the first."""
     first, *others = results.values()
     panels = 2 if others else 1
     figure, grid = pictures.subplots(

@@ -1,4 +1,4 @@
-"""Perplexity by how far back a word occurred before in its document."""
+"""Perplexity by the distance to the last occurrence of the same word."""
 
 import dataclasses
 import itertools
@@ -16,16 +16,16 @@ END = "end of sentence"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RecencyPerplexity:
-    """Perplexity of the tokens of a text, by when each occurred before.
+    """Perplexity of the tokens of a text, by how far back each last occurred.
 
     Attributes:
         total: `Perplexity` of all tokens.
-        bins: tuple of strings, such as `"never before"` and `"11 to 50"`, the
-            number of tokens back; the last two are unknown words and ends of
-            sentences, which are in no other bin.
-        tokens: int64 array, the tokens of each bin.
-        losses: float64 array, the negative natural-log likelihood of each bin,
-            summed.
+        bins: tuple of strings, such as `"never before"` and `"11 to 50"` tokens
+            back; the last two bins are all unknown words and all ends of
+            sentences.
+        tokens: int64 array, number of tokens in each bin.
+        losses: float64 array, summed negative natural-log likelihood of each
+            bin.
     """
 
     total: Perplexity
@@ -57,22 +57,23 @@ class RecencyPerplexity:
 
 
 def perplexity_by_recency(model, batches, edges=EDGES, verbose=1):
-    """Perplexity by whether and how far back a token occurred before.
+    """Computes perplexity by how far back each token last occurred.
 
-    A memory can help to predict a word that stands in its window, and not one
-    that is new. So tokens are divided into bins: those that did not occur
-    before in the same document, and the others by the number of tokens since
-    they last did (1 for the token before). Ends of sentences are counted as
-    tokens. What the model reads is as in `perplexity`; a document counts even
-    if the state is carried over its beginning.
+    A memory can help to predict a word in its window, but not a new word. One
+    bin has the tokens that did not occur before in the same document; the
+    others are bins of the distance to the last occurrence (1 for the token
+    before), in which ends of sentences count as tokens. The model reads the
+    text as in `perplexity`; documents separate occurrences even if the state
+    is carried from one to the next.
 
     Args:
         model: as for `perplexity`.
         batches: `memlm_keras.data.Batches` or `SentenceBatches` of the whole
-            text. Documents are those of the corpus that made them, or their
-            `document_starts`; without both, the text is one document. Unknown
-            words have a bin of their own if the batches have a `vocabulary`.
-        edges: increasing integers, the last distance of each bin but the last.
+            text. Documents come from their corpus or `document_starts`;
+            without these, the text is one document. Unknown words have their
+            own bin if the batches have a `vocabulary`.
+        edges: increasing integers, the largest distance of each bin except the
+            last.
         verbose: 0 prints nothing, 1 a progress bar and the result.
 
     Returns:
@@ -80,8 +81,8 @@ def perplexity_by_recency(model, batches, edges=EDGES, verbose=1):
 
     Raises:
         ValueError: for edges that are not increasing integers from 1, a model
-            without `score_batches`, and batches that do not begin at their
-            first batch or do not hold each token once.
+            without `score_batches`, and batches that do not start at the first
+            or do not contain each token once.
 
     Example:
 
@@ -102,7 +103,7 @@ def perplexity_by_recency(model, batches, edges=EDGES, verbose=1):
     losses = token_losses(model, batches, verbose)
     tokens = np.asarray(batches.tokens)
     distances = _distances(tokens, batches.document_starts)
-    # Bin 0 has the distance 0, which stands for none.
+    # The distance 0 means no earlier occurrence.
     bins = np.searchsorted(bounds, distances)
     if batches.vocabulary is not None:
         bins[tokens == batches.vocabulary.unknown_id] = len(bounds) + 1
@@ -129,7 +130,8 @@ def perplexity_by_recency(model, batches, edges=EDGES, verbose=1):
 
 
 def _distances(tokens, document_starts):
-    """Steps since each token last occurred in its document, 0 for never."""
+    """Returns the distance to each token's last occurrence in its document, 0
+    for none."""
     places = np.arange(len(tokens))
     documents = np.zeros(len(tokens), "int64")
     if document_starts is not None:

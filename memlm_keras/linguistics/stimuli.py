@@ -1,5 +1,4 @@
-"""Surprisal of the sentences of an experiment: regions, and columns for a
-regression."""
+"""Surprisal of experimental sentences, by region and as regression columns."""
 
 import collections
 import dataclasses
@@ -25,17 +24,17 @@ _PUNCTUATION = "!\"'()*,-./:;?[]_`{|}\u2018\u2019\u201c\u201d\u2013\u2014\u2026"
 class StimulusSurprisal(tables.ResultTable):
     """Surprisal of each word of the sentences of a table.
 
-    Words are what white space separates. The surprisal of a word is the sum
-    over its tokens, its entropy and rank are those of the first, and the end of
-    a sentence is a row of its own, in no region.
+    Words are separated by white space. The surprisal of a word is the sum over
+    its tokens; entropy and rank are those of its first token. The end of a
+    sentence has its own row, in no region.
 
     Attributes:
         rows: tuple of dicts, the table of sentences.
         words: `Surprisal` of the words.
         region: int array, the number of the word's region, from 1; 0 for none.
-        log_frequency: float64 array, natural logarithm of how often a text has
-            the word, NaN where it has not; or `None`.
-        spillover: integer, the words before a word that columns describe.
+        log_frequency: float64 array, natural logarithm of the word's count in a
+            text, NaN for a count of zero; or `None`.
+        spillover: integer, number of previous words with columns.
         reset: bool, whether each sentence was read from the initial state.
     """
 
@@ -47,10 +46,10 @@ class StimulusSurprisal(tables.ResultTable):
     reset: bool
 
     def columns(self):
-        """Returns a dict of columns by name, a row for each word.
+        """Returns a dict of columns by name, with one row per word.
 
-        First come the columns of the table; a column of ours has `memlm_` in
-        its name if the table has one of that name.
+        The columns of the table come first. A new column whose name is in the
+        table gets the prefix `memlm_`.
         """
         end = self._ends()
         own = self.words.columns()
@@ -72,11 +71,11 @@ class StimulusSurprisal(tables.ResultTable):
         return self._with_rows(own, self.words.sentence - 1)
 
     def regions(self):
-        """Returns a dict of columns by name, a row for each region.
+        """Returns a dict of columns by name, with one row per region.
 
-        `surprisal` is the sum over the words of the region, and
-        `mean_surprisal` its mean; `length` is a sum, and `log_frequency` a
-        mean. Columns of words before are those before the first word.
+        `surprisal` and `length` are sums over the words of the region;
+        `mean_surprisal` and `log_frequency` are means. Columns of previous
+        words describe the words before the region.
         """
         keys = np.stack([self.words.sentence, self.region])
         places = np.flatnonzero(self.region)
@@ -117,7 +116,7 @@ class StimulusSurprisal(tables.ResultTable):
         return self._with_rows(own, self.words.sentence[first] - 1)
 
     def _with_rows(self, own, places):
-        """The columns of the table, and then our own."""
+        """Returns the columns of the table and then `own`."""
         table = {
             name: [self.rows[place][name] for place in places]
             for name in self.rows[0]
@@ -128,12 +127,12 @@ class StimulusSurprisal(tables.ResultTable):
         }
 
     def _ends(self):
-        """Whether each row is the end of a sentence."""
+        """Returns whether each row is the end of a sentence."""
         return np.diff(self.words.sentence, append=0) != 0
 
     @property
     def notes(self):
-        """Three lines that say what the columns mean."""
+        """Three lines that explain the columns."""
         state = (
             "each sentence is read from the initial state"
             if self.reset
@@ -151,8 +150,8 @@ class StimulusSurprisal(tables.ResultTable):
         )
 
     def to_tsv(self, by="word"):
-        """Returns `columns()`, or `regions()` for `by="region"`, as text: the
-        three lines of `notes`, a header, and a line for each row."""
+        """Returns `columns()`, or `regions()` for `by="region"`, as
+        tab-separated text after `notes` and a header."""
         columns = self.columns() if by == "word" else self.regions()
         return "\n".join([*self.notes, tables.table_text(columns)])
 
@@ -169,29 +168,29 @@ def stimulus_surprisal(
     spillover=0,
     segment_length=None,
 ):
-    """Surprisal of the words and regions of the sentences of an experiment.
+    """Computes surprisal of words and regions of experimental sentences.
 
     Args:
         model, vocabulary, unit, segment_length: as for
             `memlm_keras.evaluation.surprisal`.
-        rows: list of dicts with the same keys, as `read_stimuli` returns it.
+        rows: list of dicts with the same keys, as from `read_stimuli`.
         sentence: string, the key of the sentence.
         regions: string, the key of positions of words, from 1: `"7"`, `"7-9"`,
             or several regions as `"3-4, 7"`. Or `"marked"` for words between
             asterisks, as in `"the horse *raced* past"`. `None` for no regions.
         reset: bool, whether each sentence is read from the initial state.
-        counts: dict from words to how often a text has them, as `count_words`
-            returns it, or `None`.
-        spillover: integer, words before each word whose surprisal, length and
-            log-frequency are columns too.
+        counts: dict from words to their counts in a text, as from
+            `count_words`, or `None`.
+        spillover: integer, number of previous words whose surprisal, length
+            and log-frequency are columns too.
 
     Returns:
         `StimulusSurprisal`.
 
     Raises:
         ValueError: for no rows, a missing column, a sentence without a word,
-            positions that are none or past the sentence, asterisks that do not
-            pair, and what `surprisal` refuses.
+            invalid positions, unpaired asterisks, and for the reasons of
+            `surprisal`.
 
     Example:
 
@@ -237,8 +236,8 @@ def stimulus_surprisal(
         ends = [*text.starts, len(text.ids)]
         if 0 in np.diff(ends):
             raise ValueError(
-                f"{' '.join(each)!r} has a word of which the vocabulary makes "
-                "no token"
+                f"{' '.join(each)!r} has a word without a token in the "
+                "vocabulary"
             )
         starts += [offset + end for end in ends]
         offset += len(text.ids) + 1
@@ -265,7 +264,7 @@ def stimulus_surprisal(
 
 
 def _words(row, sentence, regions):
-    """Words of a row, and the number of the region of each, 0 for none."""
+    """Returns the words of a row and their region numbers, 0 for none."""
     words = str(row[sentence]).split()
     if regions != MARKED:
         if not words:
@@ -292,7 +291,7 @@ def _words(row, sentence, regions):
 
 
 def _numbers_at(text, length, column):
-    """The number of the region of each of `length` words, from positions."""
+    """Returns the region numbers of `length` words from a text of positions."""
     numbers = [0] * length
     if not text:
         return numbers
@@ -314,19 +313,19 @@ def _numbers_at(text, length, column):
 
 
 def read_stimuli(path):
-    """Reads the table of the sentences of an experiment.
+    """Reads a table of experimental sentences.
 
     Args:
-        path: path of a `.csv` file, with commas, semicolons or tabs, or of a
-            `.tsv` file, in which quotation marks are text; with a header.
+        path: path of a file with a header: `.csv`, with commas, semicolons or
+            tabs, or `.tsv`, in which quotation marks are text.
 
     Returns:
-        List of dicts, with all columns. A column without a name, or with the
-        name of another, has its number in its name.
+        List of dicts with all columns. The name of an unnamed or repeated
+        column contains its number.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: for another kind of file, and one that is damaged.
+        ValueError: for another kind of file, and for a damaged one.
 
     Example:
 
@@ -348,15 +347,15 @@ def read_stimuli(path):
 
 
 class _Rows(list):
-    """Rows of a table, with the number of the `lines` of each."""
+    """Rows of a table, with their line numbers `lines`."""
 
 
 def count_words(text, vocabulary):
     """Counts the words of a text, for `stimulus_surprisal`.
 
-    Words are tokens, after the vocabulary's rules for case and numbers; of a
-    vocabulary of pieces, they are what white space separates, without
-    punctuation at their ends.
+    Words are tokens, after the vocabulary's rules for case and numbers. For a
+    `SubwordVocabulary`, words are separated by white space, without punctuation
+    at their ends.
 
     Args:
         text: `memlm_keras.data.Split`, integers `(tokens,)`, or an iterable of
@@ -398,8 +397,7 @@ def count_words(text, vocabulary):
 
 
 def _count(word, counts, vocabulary):
-    """The count of a word, or of the least frequent of its tokens if these
-    are words."""
+    """Returns the count of a word, or of the least frequent of its tokens."""
     if isinstance(vocabulary, SubwordVocabulary):
         return counts.get(word.strip(_PUNCTUATION), 0)
     tokens = vocabulary.tokenizer.tokenize(word)

@@ -1,4 +1,4 @@
-"""Test suites of SyntaxGym: formulas over the surprisal of regions."""
+"""SyntaxGym's test suites: formulas of the surprisal of regions."""
 
 import ast
 import bisect
@@ -40,7 +40,7 @@ _TOKEN = re.compile(
     r"\s*(?:\(\s*(?P<region>\d+|\*)\s*;\s*%(?P<condition>[^%]*)%\s*\)"
     r"|(?P<number>\d+(?:\.\d+)?)|(?P<symbol>[-+<>=&|()\[\]]))\s*"
 )
-# Symbols that Python writes otherwise.
+# Symbols that differ in Python.
 _IN_PYTHON = {"=": "==", "&": " and ", "|": " or "}
 _OPERATORS = {
     ast.Add: operator.add,
@@ -58,19 +58,19 @@ class Formula:
     """A prediction of a suite, such as `(5;%a%) + (6;%a%) < (5;%b%)`.
 
     `(region;%condition%)` is the surprisal of a region, and `(*;%condition%)`
-    of a whole sentence. `+` and `-` come before `<`, `>` and `=`, and these
-    before `&` and `|`. Round and square brackets group. `=` is true of numbers
-    that differ by less than 0.001 bits, or by a factor of 1.00001.
+    of a whole sentence. `+` and `-` bind tighter than `<`, `>` and `=`, and
+    these tighter than `&` and `|`. Round and square brackets group. `=` holds
+    for numbers that differ by less than 0.001 bits or by a factor of 1.00001.
 
     Args:
         text: string.
 
     Attributes:
-        references: list of pairs of a region, an integer or `"*"`, and the name
+        references: list of pairs of a region (an integer or `"*"`) and the name
             of a condition.
 
     Raises:
-        ValueError: for a text that is no such formula; the message says where.
+        ValueError: for a syntax error; the message says where.
 
     Example:
 
@@ -82,7 +82,7 @@ class Formula:
     def __init__(self, text):
         self.text = text
         self.references = []
-        # The formula in Python, and the place in it of each token.
+        # The formula in Python, and the place in `text` of each token.
         python, self._places, place = "", {}, 0
         while place < len(text):
             match = _TOKEN.match(text, place)
@@ -106,10 +106,10 @@ class Formula:
         except SyntaxError as error:
             starts = [*self._places]
             start = starts[bisect.bisect(starts, error.offset - 1) - 1]
-            # What follows is advice for Python.
+            # After the first sentence comes advice about Python.
             what = f"is wrong: {error.msg.split('.')[0]}"
             self._fail(what, self._places[start])
-        # Brackets stay in the tree as lists of one.
+        # Brackets become lists of one element, which stay in the tree.
         python = python.replace("(", "[").replace(")", "]")
         self._tree = ast.parse(python, mode="eval").body
         self._require(self._tree, truth=True)
@@ -123,7 +123,7 @@ class Formula:
         )
 
     def _require(self, node, truth):
-        """Checks an expression that must be true or false, or a number."""
+        """Checks that an expression is boolean, or else a number."""
         place = self._places[node.col_offset]
         match node:
             case ast.List(elts=[inner]):
@@ -149,12 +149,12 @@ class Formula:
             self._require(part, truth=isinstance(node, ast.BoolOp))
 
     def __call__(self, sums):
-        """Whether it holds for sums of surprisal in bits, a dict by condition
-        and region."""
+        """Returns whether the formula holds for `sums`, a dict from pairs of
+        condition and region to surprisal in bits."""
         return self._value(self._tree, sums)
 
     def has_tie(self, sums):
-        """Whether one of its comparisons by < or > is of equal numbers."""
+        """Returns whether any `<` or `>` compares equal numbers."""
         return any(
             self._value(node.left, sums)
             == self._value(node.comparators[0], sums)
@@ -191,13 +191,13 @@ class Formula:
 
 @dataclasses.dataclass(frozen=True)
 class Suite:
-    """A test suite: sentences in regions, and predictions.
+    """A test suite: sentences divided into regions, and predictions.
 
     Attributes:
         name, circuit: strings.
-        predictions: tuple of `Formula`, which must all hold for an item.
-        items: dict from the number of an item to a dict from the name of a
-            condition to a dict from the number of a region to its text.
+        predictions: tuple of `Formula`s, which must all hold for an item.
+        items: nested dicts: text by number of the item, name of the condition
+            and number of the region.
         region_names: dict from the number of a region to its name.
     """
 
@@ -212,18 +212,18 @@ def read_suites(path):
     """Reads test suites in the JSON format of SyntaxGym.
 
     Args:
-        path: path of a `.json` file, of a folder of them, or of a `.zip`
-            archive. The circuit of a suite is its `meta.circuit`, or that of
-            Hu et al. (2020) for its name, or `"other"`. Suites of one name have
-            that of their file in brackets.
+        path: path of a `.json` file, of a folder of such files, or of a `.zip`
+            archive. The circuit of a suite is its `meta.circuit`, or the
+            circuit of its name in Hu et al. (2020), or `"other"`. If several
+            suites have the same name, it is followed by their file's.
 
     Returns:
         List of `Suite`.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: for a file that is no suite, and a formula that has an error
-            or names a condition or a region that an item does not have.
+        ValueError: for a file that is not a suite, and a formula with an error
+            or with a condition or region that an item does not have.
 
     Example:
 
@@ -261,11 +261,11 @@ def read_suites(path):
                 suites[file] = _suite(json.loads(text))
             except (KeyError, TypeError, AttributeError) as error:
                 raise ValueError(
-                    "it is no suite of SyntaxGym, with meta, predictions, and "
-                    "items of conditions of regions: "
+                    "it is not a SyntaxGym suite, with meta, predictions, and "
+                    "items with conditions and regions: "
                     f"{type(error).__name__} {error}"
                 ) from error
-    # Suites of one name are told apart by their files.
+    # Suites with the same name get the names of their files.
     count = collections.Counter(suite.name for suite in suites.values())
     names = dict(zip(suites, tables.names_of(suites)))
     return [
@@ -310,7 +310,7 @@ def _suite(content):
                 where = f"({region};%{condition}%) of the formula"
                 if condition not in conditions:
                     raise ValueError(
-                        f"{where} is of no condition of item {number}, which "
+                        f"{where} names no condition of item {number}, which "
                         f"has {', '.join(conditions)}"
                     )
                 regions = conditions[condition]
@@ -331,7 +331,7 @@ def _suite(content):
 
 
 def _new(known, name, what, value):
-    """Adds a value under a name that is not known; returns it."""
+    """Adds a value under a new name, and returns it."""
     if name in known:
         raise ValueError(f"it has {what} {name} twice")
     known[name] = value
@@ -343,15 +343,15 @@ def _new(known, name, what, value):
 
 @dataclasses.dataclass(frozen=True)
 class SuiteAccuracy:
-    """Share of items whose predictions all hold, as the mean of their suites.
+    """Share of items whose predictions all hold, as the mean over suites.
 
     Attributes:
-        items, suites: integers, how many there are.
+        items, suites: integers, the numbers of items and suites.
         accuracy: float.
-        ties: integer, items in which `<` or `>` compares equal numbers, so
-            that a prediction fails or an alternative decides.
-        unknown: integer, items with a word that is not in the vocabulary.
-        interval: two floats, 95% interval of `accuracy` over items, as that of
+        ties: integer, number of items in which `<` or `>` compares equal
+            numbers.
+        unknown: integer, number of items with unknown words.
+        interval: two floats, 95% interval of `accuracy` over items, as in
             `PairAccuracy`.
     """
 
@@ -376,13 +376,13 @@ class SuiteResults(GroupedResults):
     """Surprisal of the regions of suites, and whether predictions hold.
 
     Attributes:
-        regions: tuple of dicts, one a region of a sentence: `suite`,
+        regions: tuple of dicts, one per region of a sentence: `suite`,
             `circuit`, `item`, `condition`, `region`, `region_name`, `content`,
-            `surprisal_bits`, `unknown` and `correct`, whether all predictions
-            hold for the item.
-        items: tuple of dicts, one an item: `suite`, `circuit`, `item`,
-            `predictions`, a tuple of bools, `correct`, `tie` and `unknown`.
-        protocol: string, what the numbers are.
+            `surprisal_bits`, `unknown` and `correct` (whether all predictions
+            hold for the item).
+        items: tuple of dicts, one per item: `suite`, `circuit`, `item`,
+            `predictions` (a tuple of bools), `correct`, `tie` and `unknown`.
+        protocol: string, how the numbers were computed.
     """
 
     regions: tuple = dataclasses.field(repr=False)
@@ -398,7 +398,7 @@ class SuiteResults(GroupedResults):
         return self.items[place][name]
 
     def _accuracy(self, places):
-        """`SuiteAccuracy` of some items."""
+        """Returns the `SuiteAccuracy` of some items."""
         items = [self.items[place] for place in places]
         suites = [
             np.array([float(self.items[place]["correct"]) for place in group])
@@ -415,7 +415,7 @@ class SuiteResults(GroupedResults):
         )
 
     def columns(self):
-        """Returns a dict of columns by name, a row for each region."""
+        """Returns a dict of columns by name, with one row per region."""
         columns = {
             name: [region[name] for region in self.regions]
             for name in self.regions[0]
@@ -428,20 +428,21 @@ def suite_results(model, suites, vocabulary=None, batch_size=128, verbose=1):
     """Evaluates the predictions of test suites.
 
     Regions are joined by spaces to a sentence, which is read from the initial
-    state. The surprisal of a region is the sum over its tokens, in bits; that
-    of an empty one is 0. The end of the sentence belongs to no region.
+    state. The surprisal of a region is the sum over its tokens, in bits, and 0
+    if it is empty. The end of the sentence belongs to no region.
 
     Args:
         model, vocabulary, batch_size, verbose: as for `minimal_pairs`.
-        suites: list of `Suite`, as `read_suites` returns it.
+        suites: list of `Suite`s, as from `read_suites`.
 
     Returns:
         `SuiteResults`.
 
     Raises:
-        ValueError: for no suites, two of one name, no vocabulary or one of
-            another size, a vocabulary whose tokens cross the space between two
-            regions, and a model that is not causal or gives no probabilities.
+        ValueError: for no suites, two suites with one name, a missing
+            vocabulary or one of another size, tokens that cross the space
+            between regions, and a model that is not causal or has no
+            probabilities.
 
     Example:
 
@@ -498,8 +499,8 @@ def suite_results(model, suites, vocabulary=None, batch_size=128, verbose=1):
 
 
 def _evaluate(suite, number, measured):
-    """An item as a dict, and dicts of its regions, from a `TokenizedText` and
-    surprisal in bits by condition."""
+    """Returns an item and its regions as dicts; `measured` has a
+    `TokenizedText` and its surprisal in bits for each condition."""
     sums = {}
     for condition, (text, bits) in measured.items():
         names = suite.items[number][condition]
