@@ -2,10 +2,10 @@
 
     python recipes/ablation.py --dataset=novel.txt
 
-They have a memory, a pointer, smoothing, other cells, averaged weights or other
-sizes, and otherwise the options that `memlm train --dataset=novel.txt` would
-choose. The last one combines smoothing, key-value-predict and a pointer. Runs
-that are finished are not repeated. RUN_DIR/VARIANT-seed0 is a RUN of `memlm
+Variants have a memory, a pointer, smoothing, other cells, averaged weights or
+other sizes, and otherwise the options that `memlm train --dataset=novel.txt`
+would choose. The last one combines smoothing, key-value-predict and a pointer.
+Finished runs are not repeated. RUN_DIR/VARIANT-seed0 is a RUN for `memlm
 pairs`, `memlm surprisal` and `memlm evaluate --dataset=novel.txt`.
 """
 
@@ -24,20 +24,20 @@ from memlm_keras.presets.rows import serialized
 from memlm_keras.presets.rows import uniform
 
 FLAGS = flags.FLAGS
-flags.DEFINE_string("dataset", "embedded", "As of `memlm train`.")
+flags.DEFINE_string("dataset", "embedded", "As in `memlm train`.")
 flags.DEFINE_string("run_dir", "runs/ablation", "Folder of the runs.")
 flags.DEFINE_multi_integer("seed", [0, 1], "Seeds of each variant.")
-flags.DEFINE_multi_string("variant", None, "All, unless these are named.")
-flags.DEFINE_float("dropout", None, "In place of the rule's.")
-flags.DEFINE_float("learning_rate", None, "In place of the row's.")
-flags.DEFINE_integer("epochs", None, "In place of the rule's.")
-flags.DEFINE_integer("halve_after", None, "As of `memlm train`.")
-flags.DEFINE_integer("linear_decay", None, "As of `memlm train`.")
-flags.DEFINE_integer("batch_size", None, "In place of the rule's.")
-flags.DEFINE_float("scale", None, "Of sizes, as of `memlm train`.")
-flags.DEFINE_integer("window", None, "In place of those of memories.")
-flags.DEFINE_integer("num_sampled", 0, "As of `memlm train`.")
-flags.DEFINE_integer("cache_size", None, "As of `memlm train`.")
+flags.DEFINE_multi_string("variant", None, "Variants to train; default: all.")
+flags.DEFINE_float("dropout", None, "Dropout rate; default: by the text.")
+flags.DEFINE_float("learning_rate", None, "Rate; default: the preset's.")
+flags.DEFINE_integer("epochs", None, "Epochs; default: by the text.")
+flags.DEFINE_integer("halve_after", None, "As in `memlm train`.")
+flags.DEFINE_integer("linear_decay", None, "As in `memlm train`.")
+flags.DEFINE_integer("batch_size", None, "Rows; default: by the text.")
+flags.DEFINE_float("scale", None, "Factor on sizes, as in `memlm train`.")
+flags.DEFINE_integer("window", None, "Window of memories that have one.")
+flags.DEFINE_integer("num_sampled", 0, "As in `memlm train`.")
+flags.DEFINE_integer("cache_size", None, "As in `memlm train`.")
 GIVEN = (
     "dropout learning_rate epochs halve_after linear_decay batch_size scale "
     "num_sampled"
@@ -47,7 +47,7 @@ LINE = "{:20} {:>10} {:>8} {:>12} {:>8}"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Variant(memlm_rows.MemlmRow):
-    """The row with other parts."""
+    """`memlm/small` with other parts."""
 
     units: int = 200
     embedding_dim: int | None = 200
@@ -102,12 +102,12 @@ class Variant(memlm_rows.MemlmRow):
         return optimizer
 
     def more(self):
-        """No cache and no dynamic evaluation."""
+        """Returns no options: neither cache nor dynamic evaluation."""
         return {}
 
 
 INDUCTION = {"memory": "InductionAttention", "window": 100}
-# From +-0.3, 600 units do not learn.
+# A larger initial range of 0.3 prevents 600 units from learning.
 PARTS = {
     "units": 600,
     "memory": "KeyValuePredict",
@@ -117,7 +117,7 @@ PARTS = {
 
 
 def delta_rule(**changes):
-    """A variant with a delta rule, and `changes` of its arguments."""
+    """Makes a variant with a delta rule and changed arguments."""
     arguments = {
         "num_heads": 4,
         "key_dim": 48,
@@ -130,7 +130,7 @@ def delta_rule(**changes):
 
 VARIANTS = {
     "lstm": Variant(),
-    # As many parameters as with a memory.
+    # Has as many parameters as a model with a memory.
     "lstm_wide": Variant(units=248),
     "lstm_0.1": Variant(initial_range=0.1),
     "induction": Variant(**INDUCTION),
@@ -159,7 +159,7 @@ def main(argv):
         for name in GIVEN
         if FLAGS[name].value is not None
     }
-    # Where a scale is given, the rule chooses no sizes.
+    # With a given scale, `choose_preset` does not choose sizes.
     choice = choose_preset(FLAGS.dataset, **{"scale": 1.0} | given)
     epochs = given.pop("epochs", choice.running.get("epochs"))
     options = choice.options | given

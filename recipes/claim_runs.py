@@ -1,4 +1,4 @@
-"""Models of the claims, and their runs."""
+"""The models that the claims compare, and their runs."""
 
 import dataclasses
 import math
@@ -24,15 +24,15 @@ from paper_claims import Setting
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A preset in a setting, with `changes` of it that the preset must use."""
+    """A preset in a setting, with `changes` that the preset must support."""
 
     preset: str
     changes: Mapping
     setting: Setting
 
     def run(self, seed, folder, run_dir="runs", data_dir=None, **trial):
-        """The `ClaimRun` of a seed, kept in a study of a folder of
-        logs; `trial` replaces options of the setting."""
+        """Returns the `ClaimRun` of a seed; `folder` is the folder of logs, and
+        `trial` replaces options of the setting."""
         options = {**self.setting.options, **trial}
         flags = {**options, **self.changes}
         overrides, changes = [
@@ -48,7 +48,8 @@ class Model:
 
 
 class ClaimRun(runs.Run):
-    """A model of a claim trained with one seed; its title is the command."""
+    """A training run of a claim's model with one seed; the title is its
+    command."""
 
     def __init__(self, experiment, running, run_dir, study):
         self.experiment = experiment
@@ -75,8 +76,8 @@ class ClaimRun(runs.Run):
 
 
 def models_of(claims, size=None):
-    """The `Model`s of claims, by the name of a setting and a label; those of a
-    size, where "small" is the published one of claims without a smaller."""
+    """Returns the `Model`s of claims, a dict by setting and label, of one size
+    or of all. Claims without a "small" setting use their published size."""
     models, settings = {}, paper_claims.SETTINGS
     for name, setting in settings.items():
         for claim in claims:
@@ -97,7 +98,7 @@ def models_of(claims, size=None):
 
 
 def labels(claim):
-    """Names of the two models of a claim."""
+    """Returns the names of the two models of a claim."""
     return [
         " ".join([preset, *(as_flag(k, v) for k, v in changes.items())])
         for (preset, _), changes in zip(claim.models, claim.changes)
@@ -107,7 +108,7 @@ def labels(claim):
 def train(every, jobs=1, minutes=math.inf):
     """Trains the `ClaimRun`s without results; returns how many failed."""
     missing = [run for run in every if run.results is None]
-    # A corpus that cannot be read is an error before any training.
+    # Raises the errors of unreadable corpora before any training.
     datasets = [run.experiment.dataset for run in missing]
     for dataset in {each.name: each for each in datasets}.values():
         dataset.load()
@@ -115,8 +116,8 @@ def train(every, jobs=1, minutes=math.inf):
 
 
 def test_losses(folder):
-    """Losses of the test sentences of a run folder, or 1 for each pair with a
-    wrong label, beside their numbers of predictions."""
+    """Computes the losses of a run's test sentences and their numbers of
+    predictions; for pairs of sentences, 1 for a wrong label, and 1."""
     run_folder = RunFolder(folder)
     experiment, model = reopen(run_folder), run_folder.model()
     if experiment.kind != CLASSIFIER:

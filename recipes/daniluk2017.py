@@ -5,9 +5,10 @@ Modeling: key-value-predict attention (Section 2.3).
     python recipes/daniluk2017.py --dataset=embedded --scale=0.2 --epochs=8
 
 Trains the row key_value_predict of Figure 2 (c), measures it, and exports it
-for TensorFlow Serving. The paper's Wikipedia articles are not published, so the
-text is another one. `memlm train daniluk2017/key_value_predict` gives the same
-weights; `memlm table daniluk2017` lists the paper's tables.
+for TensorFlow Serving. The paper links its Wikipedia articles (goo.gl/s8cyYa);
+they were not at hand, so the text is another one. `memlm train
+daniluk2017/key_value_predict` gives the same weights; `memlm table daniluk2017`
+lists the paper's tables.
 """
 
 import keras
@@ -21,11 +22,11 @@ FLAGS = flags.FLAGS
 flags.DEFINE_enum(
     "dataset", "ptb", ["ptb", "wikitext-2", "embedded"], "Training text."
 )
-flags.DEFINE_string("data_dir", None, "Folder of the text; else a download.")
+flags.DEFINE_string("data_dir", None, "Folder of the text; default: download.")
 flags.DEFINE_float("scale", 1.0, "Factor on the paper's sizes.", 0.0)
-# The paper has no number.
-flags.DEFINE_integer("epochs", 30, "The most epochs.", 1)
-flags.DEFINE_integer("seed", 0, "Seed of everything random.")
+# The paper gives no number.
+flags.DEFINE_integer("epochs", 30, "Maximum number of epochs.", 1)
+flags.DEFINE_integer("seed", 0, "Random seed.")
 flags.DEFINE_string(
     "out", "saved_models/daniluk2017", "Folder to export to, or empty."
 )
@@ -35,14 +36,14 @@ BATCH_SIZE, STEPS = 64, 20
 
 
 def make_model(vocabulary, scale):
-    """An LSTM and a memory of its last five outputs (Equations 16 and 17)."""
+    """Makes an LSTM with a memory of five outputs (Equations 16 and 17)."""
 
     def uniform():
-        # Section 4.1: all weights but the forget gate's bias, which is 1.
+        # Section 4.1: all weights except the bias of the forget gate, 1.
         return RandomUniform(-0.1, 0.1)
 
     lstm = keras.layers.LSTM(
-        # Figure 2 (c): 834 units, which are a key, a value and a prediction.
+        # Figure 2 (c): 834 units, split into key, value and prediction.
         3 * round(834 * scale / 3),
         kernel_initializer=uniform(),
         recurrent_initializer=uniform(),
@@ -62,7 +63,7 @@ def make_model(vocabulary, scale):
 
 
 def train(corpus):
-    """Returns the model of the epoch with the best validation perplexity."""
+    """Trains a model; returns the epoch of the best validation perplexity."""
     keras.utils.set_random_seed(FLAGS.seed)
     model = make_model(corpus.vocabulary, FLAGS.scale)
     # Section 4.1: Adam with a rate of 0.001, gradients clipped to a norm of 5.
@@ -89,7 +90,7 @@ def train(corpus):
             keras.callbacks.EarlyStopping(
                 "val_perplexity",
                 mode="min",
-                patience=2,  # A choice.
+                patience=2,  # Not in the paper.
                 restore_best_weights=True,
             )
         ],
@@ -105,7 +106,7 @@ def main(_):
     corpus = memlm.data.load(FLAGS.dataset, FLAGS.data_dir)
     model = train(corpus)
     for split in ("validation", "test"):
-        # A text without documents is one stream, as in published figures.
+        # Published figures read a text without documents as one stream.
         how = (64, 20, True) if has_documents(corpus) else (1, 100)
         print(split)
         memlm.evaluation.perplexity(model, corpus.batches(split, *how))

@@ -2,11 +2,10 @@ r"""Trains the English model, memlm/english, on a folder of books.
 
     python recipes/english.py --data_dir=FOLDER_OF_BOOKS
 
-The folder holds train/, valid/ and test/ with a .txt file a book, a paragraph a
-line. Words are split into pieces, which SentencePiece finds in the training
-text. The same command continues an interrupted
-run, which ends with the trained model, OUT/memlm/NAME. The larger model takes
-five minutes on an H100:
+The folder holds train/, valid/ and test/, with one .txt file per book and one
+paragraph per line. SentencePiece learns pieces of words from the training text.
+The same command continues an interrupted run, and writes the trained model to
+OUT/memlm/NAME. The larger model takes five minutes on an H100:
 
     python recipes/english.py --data_dir=FOLDER_OF_BOOKS --backend=jax \
         --name=english_large --layers=2 --units=1024 --embedding_dim=400 \
@@ -29,24 +28,22 @@ from memlm_keras.experiments import process
 MEMORIES = ("projection", "delta_rule")
 FLAGS = flags.FLAGS
 flags.DEFINE_string("data_dir", None, "Folder of books.", required=True)
-flags.DEFINE_string("run_dir", None, "Pieces and checkpoint, or runs/NAME.")
+flags.DEFINE_string("run_dir", None, "Folder of the run; default: runs/NAME.")
 flags.DEFINE_string("out", "runs/trained", "Folder that gets memlm/NAME.")
 flags.DEFINE_string("name", "english", "Name of the trained model.")
 flags.DEFINE_enum("backend", "torch", process.BACKENDS, "Keras backend.")
 flags.DEFINE_integer("pieces", 8_000, "Size of the vocabulary.", 270)
 flags.DEFINE_integer("embedding_dim", 256, "Size of embeddings.", 1)
 flags.DEFINE_integer("layers", 1, "Number of LSTM layers.", 1)
-flags.DEFINE_integer("units", 400, "Of an LSTM layer below a projection.", 1)
+flags.DEFINE_integer("units", 400, "Units of an LSTM layer.", 1)
 flags.DEFINE_float("dropout", 0.0, "Rate between layers.", 0.0, 0.9)
-flags.DEFINE_enum("memory", "projection", MEMORIES, "After the LSTM.")
-flags.DEFINE_bool("documents", True, "Each book begins without a context.")
-flags.DEFINE_integer(
-    "batch_size", 28, "Books, or parts of the text, at once.", 1
-)
-flags.DEFINE_integer("segment_length", 50, "Pieces of each at once.", 1)
+flags.DEFINE_enum("memory", "projection", MEMORIES, "Memory over the LSTM.")
+flags.DEFINE_bool("documents", True, "Reset the state before each book.")
+flags.DEFINE_integer("batch_size", 28, "Rows of a batch.", 1)
+flags.DEFINE_integer("segment_length", 50, "Steps of a batch.", 1)
 flags.DEFINE_integer("epochs", 1, "Passes over the training text.", 1)
 flags.DEFINE_float("learning_rate", 0.003, "Highest rate of Adam.", 0.0)
-flags.DEFINE_integer("seed", 0, "Seed of the first weights.")
+flags.DEFINE_integer("seed", 0, "Seed of the initial weights.")
 
 PATHS = ("--data_dir", "--run_dir", "--out")
 TEXT = "English novels and stories of 1790 to 1929, in the public domain"
@@ -89,7 +86,7 @@ def main(_):
     model.compile(memlm.training.FusedAdam(rate, global_clipnorm=1.0))
     path = run_dir / "checkpoint.npz"
     on_gpu = process.accelerators(FLAGS.backend)
-    # Each epoch ends with a checkpoint, too.
+    # `None`: only at the end of each epoch.
     every = None if on_gpu else 250
     checkpoint = memlm.training.Checkpoint(path, batches, frequency=every)
     print(f"{model.count_params():,} parameters, {updates:,} updates")
@@ -121,7 +118,7 @@ def main(_):
 
 
 def layers_and_memory():
-    """LSTMs, and a memory that ends with the size of the tied embeddings."""
+    """Makes LSTMs, and a memory with the output size of tied embeddings."""
     import keras
 
     size = FLAGS.embedding_dim
@@ -136,7 +133,7 @@ def layers_and_memory():
 
 
 def pieces(folder, path):
-    """Vocabulary of a SentencePiece model, which is trained once."""
+    """Returns the vocabulary of a SentencePiece model, trained once."""
     if not path.exists():
         import sentencepiece
 

@@ -20,18 +20,18 @@ FLAGS = flags.FLAGS
 flags.DEFINE_enum(
     "dataset", "ptb", ["ptb", "wikitext-2", "embedded"], "Training text."
 )
-flags.DEFINE_string("data_dir", None, "Folder of the text; else a download.")
+flags.DEFINE_string("data_dir", None, "Folder of the text; default: download.")
 flags.DEFINE_float("scale", 1.0, "Factor on the paper's sizes.", 0.0)
-# A choice, like all numbers without a section: the paper has none.
-flags.DEFINE_integer("epochs", 100, "The most epochs.", 1)
-flags.DEFINE_integer("seed", 0, "Seed of everything random.")
+# Numbers without a section, like this one, are not in the paper.
+flags.DEFINE_integer("epochs", 100, "Maximum number of epochs.", 1)
+flags.DEFINE_integer("seed", 0, "Random seed.")
 flags.DEFINE_string(
     "out", "saved_models/kong2019", "Folder to export to, or empty."
 )
 
-# Section 5.1: batches of 64, whose state is carried. 35 steps are a choice.
+# Section 5.1: batches of 64, with a carried state. 35 steps: not in the paper.
 BATCH_SIZE, STEPS = 64, 35
-# Of those that were tried (Section 5.1); the paper names no choice.
+# One point of the grid in Section 5.1; the paper does not say which is best.
 RATE, L2, LEARNING_RATE = 0.2, 1e-4, 0.003
 
 
@@ -52,17 +52,17 @@ def make_lstm(units):
 
 
 def make_model(vocabulary):
-    """Two LSTM layers between smoothed embeddings and a smoothed softmax."""
+    """Makes two LSTM layers with smoothed embeddings and softmax."""
     units = round(512 * FLAGS.scale)  # Table 2
     return memlm.LanguageModel(
         vocabulary=vocabulary,
         embedding_dim=units,
         recurrent=[make_lstm(units), make_lstm(units)],  # Section 5.1
-        # Section 5.1; of the outputs in place of the output embeddings.
+        # Section 5.1; the paper drops output embeddings instead of outputs.
         dropout={"embeddings": 0.5, "outputs": 0.5},
         tie_embeddings=True,  # Sections 4.3 and 5.1
         embedding=memlm.smoothing.SmoothedEmbedding(
-            # Section 4.2; its divergence has the weight of the L2 penalty.
+            # Section 4.2; the KL term is weighted like the L2 penalty.
             smoothing=memlm.smoothing.VariationalSmoothing(
                 scheme="kneser_ney", rate=RATE, l2=L2
             ),
@@ -74,10 +74,10 @@ def make_model(vocabulary):
 
 
 def train(corpus):
-    """Returns the model of the epoch with the best validation perplexity."""
+    """Trains a model; returns the epoch of the best validation perplexity."""
     keras.utils.set_random_seed(FLAGS.seed)
     model = make_model(corpus.vocabulary)
-    # Section 2: counts of words and of their neighbours in the training text.
+    # Section 2: counts of words and bigrams in the training text.
     model.smoothing.adapt(
         memlm.smoothing.StreamStatistics.count(
             corpus.train.tokens, len(corpus.vocabulary)
@@ -85,7 +85,7 @@ def train(corpus):
     )
     model.compile(
         keras.optimizers.RMSprop(LEARNING_RATE, global_clipnorm=5.0),
-        # A choice: the sum over steps, to which the L2 penalty is added.
+        # Not in the paper: the L2 penalty is added to the sum over steps.
         loss=memlm.training.SentenceCrossEntropy(),
     )
     model.fit(
@@ -97,7 +97,7 @@ def train(corpus):
             keras.callbacks.EarlyStopping(
                 "val_perplexity",
                 mode="min",
-                patience=10,  # A choice.
+                patience=10,  # Not in the paper.
                 restore_best_weights=True,
             )
         ],
@@ -110,7 +110,7 @@ def main(_):
     model = train(corpus)
     for split in ("validation", "test"):
         print(split)
-        # Section 4: by the mean of the smoothed matrices; one stream.
+        # Section 4: with the mean of the smoothed matrices; one stream.
         memlm.evaluation.perplexity(model, corpus.batches(split, 1, 100))
     if FLAGS.out:
         print(memlm.serving.export(model, FLAGS.out))

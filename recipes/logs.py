@@ -1,13 +1,12 @@
-"""Logs of the runs behind the result pages: a file for each study, in which
-each line is a run.
+"""Logs of the runs on the result pages: one file per study, one line per run.
 
     python recipes/logs.py docs/results/logs/pairs.jsonl
     python recipes/logs.py docs/results/logs/tutorial.jsonl small
     python recipes/logs.py keep docs/results/logs/paper.jsonl runs/NAME
 
-The first prints the perplexities and accuracies of all runs, with mean and
-deviation over the seeds. The second prints all that is kept of one run. The
-third adds run folders to a study.
+The first command prints the perplexities and accuracies of all runs, with mean
+and standard deviation over seeds. The second prints a run. The third adds run
+folders to a study.
 """
 
 import base64
@@ -30,9 +29,9 @@ from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
 
 RESULTS, LOSSES = "results.json", "test_losses"
-# Losses are kept as integers, in parts of a nat.
+# Losses are stored as integers, in 1/10,000 nats.
 _PARTS = 10_000
-# Digits of float32, the type of what Keras logs.
+# Significant digits of float32, the type of Keras' logs.
 _DIGITS = 7
 
 
@@ -40,17 +39,18 @@ def read(study):
     """Reads the runs of a study.
 
     Args:
-        study: path of a file of `docs/results/logs`, which may not exist yet.
+        study: path of a file in `docs/results/logs`, which may not exist yet.
 
     Returns:
         Dict of the runs by name, each a dict with some of
         `"results"`: the content of `results.json`, with the command;
-        `"log"` and others that end in `log`: a dict of lists by column, a
-        value for each epoch;
+        `"log"` and other keys that end in `log`: a dict of lists by column,
+        with one value per epoch;
         `"test_losses"`: float array of shape `(sentences, 2)`, the summed loss
         and the number of predictions of each test sentence. For a pair of
-        sentences, they are 1 and 1 if its label was predicted wrongly;
-        `"text"`: what a program printed.
+        sentences, the loss is 1 if the predicted label is wrong, and 0
+        otherwise;
+        `"text"`: the output of a program.
 
     Raises:
         ValueError: if the file is damaged.
@@ -76,20 +76,20 @@ def _read(study, *version):
 
 
 def _lines(study):
-    """Dict of the lines of a study by the name of the run."""
+    """Returns the lines of a study, a dict by the name of the run."""
     lines = pathlib.Path(study).read_text("utf-8").rstrip("\n").split("\n")
     return {json.loads(line)["name"]: line for line in lines}
 
 
 def add(study, name, run):
-    """Adds a run, a dict as `read` returns, in place of one of its name. The
-    file is replaced as a whole, and other processes wait."""
+    """Adds a run, a dict as in `read`, or replaces the run of this name. The
+    file is replaced atomically, under a lock."""
     study = pathlib.Path(study)
     study.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(study.parent, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        # Other runs stay as they are, to the byte.
+        # The lines of other runs are not changed.
         lines = _lines(study) if read(study) else {}
         lines[name] = _line(name, run)
         with files.atomic_path(study) as temporary:
@@ -104,8 +104,8 @@ def keep(folder, study):
 
     Args:
         folder: path of a finished run folder of `memlm train`, or of a folder
-            with `results.json`, `log.csv` and, if known, `test_losses.csv`.
-            The losses of a model are computed if they are not there.
+            with `results.json`, `log.csv` and optionally `test_losses.csv`.
+            Missing losses are computed if there is a model.
         study: path of the study's file.
     """
     folder = pathlib.Path(folder)
@@ -127,8 +127,8 @@ def keep(folder, study):
 
 
 def numbers(study):
-    """Returns lists of the measured numbers of a study, over seeds, by the name
-    of the run without its seed and the place in its results."""
+    """Returns the numbers of a study, a dict of lists over seeds; keys are the
+    name of the run without its seed and the keys in its results."""
     by_seed = collections.defaultdict(list)
 
     def collect(place, value):
@@ -186,7 +186,7 @@ def _line(name, run):
 
 
 def _pack(losses):
-    """Integers of 32 bits, all first bytes first, compressed as text."""
+    """Compresses losses as text: 32-bit integers, grouped by byte."""
     whole = np.round(losses * [_PARTS, 1]).astype("<i4")
     planes = whole.T.ravel().view("u1").reshape(-1, 4).T.tobytes()
     return base64.b64encode(zlib.compress(planes, 9)).decode()

@@ -1,9 +1,9 @@
-"""Makes trained models, with what their test text shows.
+"""Saves trained models with a model card.
 
     python recipes/model_card.py RUN_FOLDER FOLDER/PAPER/ROW_CORPUS [int8]
 
-writes the model of a finished run as a trained model, which `memlm evaluate`
-measures as it measures the run. Other programs use `save_trained`.
+Saves the model of a finished run as a trained model. `memlm evaluate` evaluates
+it like the run. Other programs use `save_trained`.
 """
 
 import math
@@ -31,8 +31,8 @@ _FOLDER = "FOLDER_OF_THE_TEXT"
 
 
 def save_trained(model, folder, dtype, batches, card):
-    """Writes a trained model, with the perplexity on batches that its stored
-    weights reach, and returns that `Perplexity`."""
+    """Saves a trained model and a card with the perplexity of its stored
+    weights on batches; returns that `Perplexity`."""
     model.save_to_preset(folder, dtype)
     stored = type(model).from_preset(folder)
     test = memlm.evaluation.perplexity(stored, batches)

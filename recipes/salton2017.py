@@ -1,5 +1,5 @@
 """Salton et al. (2017), Attentive Language Models: attention over all earlier
-outputs of the sentence (Section 3), with a score of each output by itself.
+outputs of the sentence (Section 3), with a "single" score of each output.
 
     python recipes/salton2017.py --data_dir=path/to/ptb
     python recipes/salton2017.py --dataset=embedded --scale=0.1 --epochs=8
@@ -18,17 +18,17 @@ import memlm_keras as memlm
 
 FLAGS = flags.FLAGS
 flags.DEFINE_enum("dataset", "ptb", ["ptb", "embedded"], "Training text.")
-flags.DEFINE_string("data_dir", None, "Folder of the text; else a download.")
+flags.DEFINE_string("data_dir", None, "Folder of the text; default: download.")
 flags.DEFINE_float("scale", 1.0, "Factor on the paper's sizes.", 0.0)
-flags.DEFINE_integer("epochs", 100, "The most epochs: the authors' code.", 1)
-flags.DEFINE_integer("seed", 0, "Seed of everything random.")
+flags.DEFINE_integer("epochs", 100, "Maximum epochs, as the authors' code.", 1)
+flags.DEFINE_integer("seed", 0, "Random seed.")
 flags.DEFINE_string(
     "out", "saved_models/salton2017", "Folder to export to, or empty."
 )
 
 
 def uniform():
-    # Section 4.1: weight matrices. All biases are zero.
+    # Section 4.1, for matrices. All biases are zero.
     return RandomUniform(-0.05, 0.05)
 
 
@@ -43,7 +43,7 @@ def make_lstm(units):
 
 
 def make_model(vocabulary):
-    """Two LSTM layers and a memory of the outputs of the upper one."""
+    """Makes two LSTM layers with a memory of the upper layer's outputs."""
     units = round(650 * FLAGS.scale)  # Section 4.1
     return memlm.LanguageModel(
         vocabulary=vocabulary,
@@ -51,10 +51,10 @@ def make_model(vocabulary):
         recurrent=[make_lstm(units), make_lstm(units)],
         memory=memlm.memory.Attentive(
             score="single",  # Equation 9
-            window=100,  # Longer than every sentence.
+            window=100,  # longer than any sentence
             kernel_initializer=uniform(),
         ),
-        dropout=0.5,  # Section 4.1: of the non-recurrent connections
+        dropout=0.5,  # Section 4.1, on the non-recurrent connections
         tie_embeddings=True,  # Section 4.1
         head=memlm.heads.TiedProjection(bias_initializer="zeros"),
         initializer=uniform(),
@@ -62,22 +62,22 @@ def make_model(vocabulary):
 
 
 def halve(epoch, rate):
-    # Section 4.1: halved at each epoch after the twelfth.
+    # Section 4.1: halved after each epoch from the twelfth.
     return rate / 2 if epoch >= 12 else rate
 
 
 def train(corpus):
-    """Returns the model of the epoch with the best validation perplexity."""
+    """Trains a model; returns the epoch of the best validation perplexity."""
     keras.utils.set_random_seed(FLAGS.seed)
     model = make_model(corpus.vocabulary)
     model.compile(
         # Section 4.1: a rate of 1, and gradients clipped to a norm of 5.
         keras.optimizers.SGD(1.0, global_clipnorm=5.0),
-        # Normalised by the size of the batch: summed over words.
+        # Summed over words, and divided by the batch size.
         loss=memlm.training.SentenceCrossEntropy(),
     )
-    # Section 4.1: 32 sentences cut at 35 words, each from a state of zero. In
-    # evaluation nothing is cut.
+    # Section 4.1: 32 sentences cut at 35 words, each from a zero state.
+    # Evaluation does not cut sentences.
     batches = corpus.sentence_batches(
         "train",
         32,
@@ -92,7 +92,7 @@ def train(corpus):
         epochs=FLAGS.epochs,
         callbacks=[
             keras.callbacks.LearningRateScheduler(halve),
-            # Section 4.1: a patience of ten epochs, then the best is restored.
+            # Section 4.1: patience of ten epochs; the best epoch is restored.
             keras.callbacks.EarlyStopping(
                 "val_perplexity",
                 mode="min",
@@ -110,7 +110,7 @@ def main(_):
     for split in ("validation", "test"):
         print(split)
         batches = corpus.batches(split, 64, 32, sentences=True)
-        # Also as the authors' code counts, which predicts no first word.
+        # Also as in the authors' code, which does not predict first words.
         memlm.evaluation.perplexity(model, batches, also=("salton2017",))
     if FLAGS.out:
         print(memlm.serving.export(model, FLAGS.out))

@@ -1,5 +1,5 @@
 """Tran et al. (2016), Recurrent Memory Networks for Language Modeling: a memory
-block over an LSTM, RM(+tM-g), in a training loop of its own.
+block over an LSTM, RM(+tM-g), with a custom training loop.
 
     python recipes/tran2016.py --data_dir=path/to/ptb
     python recipes/tran2016.py --dataset=embedded --scale=0.5
@@ -18,21 +18,21 @@ import memlm_keras as memlm
 
 FLAGS = flags.FLAGS
 flags.DEFINE_enum("dataset", "ptb", ["ptb", "embedded"], "Training text.")
-flags.DEFINE_string("data_dir", None, "Folder of the text; else a download.")
+flags.DEFINE_string("data_dir", None, "Folder of the text; default: download.")
 flags.DEFINE_float("scale", 1.0, "Factor on the paper's sizes.", 0.0)
 flags.DEFINE_integer("epochs", 15, "Epochs (Section 4.2).", 1)
-flags.DEFINE_integer("seed", 0, "Seed of everything random.")
+flags.DEFINE_integer("seed", 0, "Random seed.")
 flags.DEFINE_string(
     "out", "saved_models/tran2016", "Folder to export to, or empty."
 )
 
 
 def make_model(vocabulary):
-    """An LSTM below a memory block of the last 15 words (Section 3.1)."""
+    """Makes an LSTM with a memory block of 15 words (Section 3.1)."""
     units = round(128 * FLAGS.scale)  # Section 4.2: all sizes
 
     def uniform():
-        # Section 4.2: all weights but the forget gate's bias, which is 1.
+        # Section 4.2: all weights except the bias of the forget gate, 1.
         return RandomUniform(-0.05, 0.05)
 
     lstm = keras.layers.LSTM(
@@ -57,15 +57,15 @@ def make_model(vocabulary):
 
 
 def train(corpus):
-    """Returns the model of the epoch with the best validation perplexity."""
+    """Trains a model; returns the epoch of the best validation perplexity."""
     keras.utils.set_random_seed(FLAGS.seed)
     model = make_model(corpus.vocabulary)
-    # Section 4.2: plain SGD, gradients rescaled where their norm is above 5.
+    # Section 4.2: SGD, with gradients clipped to a norm of 5.
     optimizer = keras.optimizers.SGD(1.0, global_clipnorm=5.0)
-    # Of a sum over the words of a sentence: a rate of 1 depends on it.
+    # Losses are summed over a sentence, as a learning rate of 1 requires.
     model.compile(optimizer, loss=memlm.training.SentenceCrossEntropy())
-    # Section 4.2: 20 sentences of one length; the state is zero at each, and
-    # gradients go back to its beginning.
+    # Section 4.2: 20 sentences of equal length, each from a zero state, and
+    # back-propagation to its beginning.
     batches = corpus.sentence_batches(
         "train", 20, shuffle=True, seed=FLAGS.seed
     )
@@ -77,8 +77,8 @@ def train(corpus):
         batches.start_at(epoch)
         model.reset_metrics()
         for batch in batches:
-            # Gradients and step, compiled as one function;
-            # docs/custom_training.md writes both out for each backend.
+            # One compiled function of gradients and update;
+            # docs/custom_training.md shows both for each backend.
             logs = model.train_on_batch(*batch, return_dict=True)
         found = model.evaluate(validation, verbose=0, return_dict=True)
         print(
@@ -96,7 +96,7 @@ def main(_):
     model = train(corpus)
     for split in ("validation", "test"):
         print(split)
-        # Every sentence from an empty context, none left out.
+        # Each sentence is read from an empty context.
         batches = corpus.batches(split, 64, 32, sentences=True)
         memlm.evaluation.perplexity(model, batches)
     if FLAGS.out:
