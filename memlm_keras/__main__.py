@@ -1,4 +1,4 @@
-"""`python -m memlm_keras`, which is `memlm`."""
+"""Runs the command `memlm` for `python -m memlm_keras`."""
 
 import sys
 

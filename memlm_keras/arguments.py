@@ -1,7 +1,7 @@
-"""Arguments of constructors: their checks, and the arguments as plain values.
+"""Checks and serializes the arguments of constructors.
 
-Each check raises a `ValueError` that names the remedy. Commands that need no
-Keras use some, so Keras is imported late.
+A failed check raises a `ValueError`. Some commands use these checks without
+Keras, so functions import Keras only where they need it.
 """
 
 import numbers
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def require_positive_integer(name, value, minimum=1):
-    """Raises `ValueError` unless `value` is an integer from `minimum` on."""
+    """Raises `ValueError` unless `value` is an integer >= `minimum`."""
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not whole or value < minimum:
         raise ValueError(
@@ -33,7 +33,7 @@ def require_rate(name, value):
 
 
 def require_one_of(name, value, choices):
-    """Raises `ValueError` unless `value` is one of some strings."""
+    """Raises `ValueError` unless `value` is one of the strings `choices`."""
     if value not in choices:
         raise ValueError(
             f"`{name}` must be one of {', '.join(map(repr, choices))}. "
@@ -44,10 +44,11 @@ def require_one_of(name, value, choices):
 def require_integers(
     name, values, ndim=1, vocabulary_size=None, minimum_size=1
 ):
-    """Returns integers, a memory map as it is, or raises `ValueError`."""
+    """Returns an array of integers, without copying a memory map, or raises
+    `ValueError`."""
     values = np.asanyarray(values)
     if not values.size and not minimum_size:
-        # NumPy takes an empty list for floats.
+        # NumPy converts an empty list to an array of floats.
         values = values.astype("int32")
     whole = np.issubdtype(values.dtype, np.integer)
     if values.ndim != ndim or values.size < minimum_size or not whole:
@@ -62,9 +63,8 @@ def require_integers(
 
 
 def require_token_ids(name, ids, vocabulary_size, ndim=2, minimum_time=1):
-    """Returns token ids as an int32 array of rank `ndim`, or of any rank for
-    `None`, or raises `ValueError`."""
-    # Data and presets are used without Keras, whose import takes seconds.
+    """Returns token ids as an int32 array of rank `ndim`, where `None` allows
+    any rank, or raises `ValueError`."""
     from keras import ops
 
     form = {1: "(time,)", 2: "(batch, time)", None: "(..., time)"}[ndim]
@@ -105,22 +105,23 @@ def _require_ids_below(name, ids, vocabulary_size):
 
 
 def require_vocabulary(model, vocabulary=None):
-    """Returns the vocabulary of a model, or raises `ValueError`."""
+    """Returns the vocabulary of a model, given or the model's own, or raises
+    `ValueError`."""
     own = getattr(model, "vocabulary", None)
     if vocabulary is None and own is None:
         raise ValueError(
-            "`vocabulary` must be given, the `memlm_keras.data.Vocabulary` "
-            "that the model was trained with, as the model has none of its "
-            "own. Received: vocabulary=None"
+            "`vocabulary` must be given: the `memlm_keras.data.Vocabulary` "
+            "that the model was trained with, as the model contains none. "
+            "Received: vocabulary=None"
         )
     if vocabulary is None:
         return own
     if own is not None and vocabulary != own:
         raise ValueError(
-            "`vocabulary` must be the model's own, with the same tokens, ids "
-            "and tokenizer, or be left out. Received: "
-            f"{vocabulary!r}, of the fingerprint {vocabulary.fingerprint}, for "
-            f"a model with {own!r}, of the fingerprint {own.fingerprint}"
+            "`vocabulary` must be the model's own, or be left out. "
+            f"Received: {vocabulary!r} with fingerprint "
+            f"{vocabulary.fingerprint}, for a model with {own!r} with "
+            f"fingerprint {own.fingerprint}"
         )
     if len(vocabulary) != model.vocabulary_size:
         raise ValueError(
@@ -132,7 +133,7 @@ def require_vocabulary(model, vocabulary=None):
 
 
 def require_streaming(what, model):
-    """Raises `ValueError` if `model` is not causal, which `what` needs."""
+    """Raises `ValueError` unless `model` is causal; `what` needs this."""
     if not model.causal:
         raise ValueError(
             f"{what} needs a causal model. Received: a model with a "
@@ -144,8 +145,8 @@ def require_streaming(what, model):
 
 
 def require_state(received, expected, batch_size):
-    """Raises `ValueError` unless a state has the names and row shapes of
-    `expected`; `batch_size` may be `None`."""
+    """Raises `ValueError` unless a state matches `expected`, a dict from names
+    to shapes without the batch; `None` allows any `batch_size`."""
     if not isinstance(received, dict) or set(received) != set(expected):
         names = sorted(received) if isinstance(received, dict) else received
         raise ValueError(
@@ -168,7 +169,7 @@ def require_state(received, expected, batch_size):
 
 
 def serialize(value):
-    """Returns a layer, a list of layers or `None` as plain values."""
+    """Serializes an object, or each object of a list, to plain values."""
     if isinstance(value, (list, tuple)):
         return [serialize(part) for part in value]
     import keras
@@ -177,12 +178,12 @@ def serialize(value):
 
 
 def config_of(layer, *names):
-    """Returns attributes of a layer as plain values, a dict by name."""
+    """Returns a dict from names of attributes to their serialized values."""
     return {name: serialize(getattr(layer, name)) for name in names}
 
 
 def deserialize(config, custom_objects=None):
-    """Returns a config with objects for serialized ones, in lists too."""
+    """Returns a copy of a config in which serialized objects are revived."""
     import keras
 
     def revive(value):

@@ -1,22 +1,22 @@
-"""Processes that end with the one that started them, also if it is killed."""
+"""Ends a child process when its parent ends, even if the parent is killed."""
 
 import os
 import signal
 import threading
 import time
 
-# Environment variable of a child: the number of its parent.
+# Environment variable that tells a child the process id of its parent.
 PARENT = "MEMLM_KERAS_PARENT"
 _SECONDS = 1.0
 
 
 def end_with_parent(parent=None):
-    """Makes a signal end this process, in order, when its parent has ended;
-    `None` is the number in the environment, if there is one."""
+    """Sends this process SIGTERM once its parent has ended; `None` reads the
+    parent's process id from the environment."""
     parent = parent or int(os.environ.pop(PARENT, 0))
 
     def watch():
-        # A process whose parent has ended gets another one.
+        # The system gives a process whose parent has ended another parent.
         while os.getppid() == parent:
             time.sleep(_SECONDS)
         os.kill(os.getpid(), signal.SIGTERM)

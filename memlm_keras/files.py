@@ -1,5 +1,4 @@
-"""Files, written whole or not at all, and read with errors that help. The last
-one is the standard error."""
+"""Atomic writes, reads with clear errors, and a silenced standard error."""
 
 import contextlib
 import csv
@@ -28,20 +27,20 @@ import zipfile
 def atomic_path(path):
     """Yields a temporary path that replaces `path` if the block succeeds.
 
-    A file replaces a file, and a folder a folder; all else stays, with a
-    `ValueError`. Of a symbolic link, the target is replaced.
+    A file replaces a file, and a folder replaces a folder; anything else
+    raises a `ValueError`. If `path` is a symbolic link, its target is replaced.
     """
     path = pathlib.Path(path)
     if path.is_symlink():
         path = path.resolve()
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise ValueError(
-            f"Cannot write {path}: it is a device or a pipe. Choose the path "
-            "of a file"
+            f"Cannot write {path}: it is a device or a pipe. Choose another "
+            "path"
         )
     _make_writable_parent(path)
-    # Writers of one path at once each replace it whole; a killed one leaves a
-    # hidden folder, which the next removes.
+    # Several writers may replace one path at the same time. A killed writer
+    # leaves a hidden folder, which the next writer removes.
     _remove_folders_of_killed_writers(path.parent)
     try:
         with _writer_folder(path.parent) as folder:
@@ -51,8 +50,7 @@ def atomic_path(path):
             if not os.path.lexists(temporary):
                 raise FileNotFoundError(
                     f"Nothing was written for {path}: the block under "
-                    f"`atomic_path` must write to the path that it is given, "
-                    f"{temporary}."
+                    f"`atomic_path` must write to {temporary}."
                 )
             if path.exists() and path.is_dir() != temporary.is_dir():
                 is_what = "folder" if path.is_dir() else "file"
@@ -85,15 +83,15 @@ def _make_writable_parent(path):
     held = _held.get(os.path.abspath(path.parent))
     if held is not None and not _is_at(held, path.parent / LOCK):
         raise FileNotFoundError(
-            f"{path.parent} was moved or deleted while it was in use, so "
-            "nothing more is written there. Begin anew, in a folder that stays"
+            f"Cannot write {path}: the folder {path.parent} was moved or "
+            "deleted while it was in use. Start again in another folder"
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OSError(
             error.errno,
-            f"Cannot write {path}: its folder cannot be made "
+            f"Cannot write {path}: its folder cannot be created "
             f"({error.strerror}). Choose a path in a writable folder",
             str(path.parent),
         ) from error
@@ -104,21 +102,20 @@ def _make_writable_parent(path):
         )
 
 
-# Each writer has a folder with a file that it locks until it ends. The kernel
-# releases the lock of a killed process too, and, unlike a process id, a lock
-# means the same in another container.
+# Each writer locks a file in its own folder. The kernel also releases the lock
+# of a killed process. A process id would mean nothing in another container.
 _LOCK, _NEW, _OLD = "lock", "new", "old"
 
 
 @contextlib.contextmanager
 def _writer_folder(parent):
-    """Makes and locks a folder that no other writer uses, and removes it."""
+    """Yields a new locked folder, which is removed after the block."""
     lock = None
     while lock is None:
         folder = parent / f".memlm-{uuid.uuid4().hex[:12]}.partial"
         folder.mkdir()
         try:
-            # Before it is locked, another writer may remove it as abandoned.
+            # Another writer may remove the folder before it is locked.
             lock = _lock(folder / _LOCK)
         except OSError:
             folder.rmdir()
@@ -144,7 +141,8 @@ def _remove_folders_of_killed_writers(parent):
 
 
 def _lock(file, required=False):
-    """Returns a locked file, or `None` if it is locked or its folder gone."""
+    """Locks a file and returns its descriptor; returns `None` if another
+    process holds the lock or the folder is gone."""
     try:
         lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
     except FileNotFoundError:
@@ -157,7 +155,7 @@ def _lock(file, required=False):
     except BlockingIOError:
         pass
     except OSError:
-        # A file system without locks: whether the writer lives is not known.
+        # This file system has no locks, so nobody knows if the writer lives.
         if not required:
             return lock
         os.close(lock)
@@ -167,26 +165,26 @@ def _lock(file, required=False):
 
 
 def _is_at(lock, file):
-    """Whether an open file is still the one at a path."""
+    """Returns whether an open file is still the one at a path."""
     try:
         return os.path.samestat(os.fstat(lock), os.stat(file))
     except FileNotFoundError:
         return False
 
 
-# A file in a folder that only one process may use at a time, which it names.
+# File in a folder that one process holds; its text names the process.
 LOCK = ".lock"
-# Locks of such folders of this process, by path.
+# Descriptors of the locks that this process holds, by folder.
 _held = {}
 
 
 @contextlib.contextmanager
 def hold(folder):
-    """Keeps other processes out of a folder, which is made if necessary, until
-    the block or this process ends; raises `BlockingIOError` that says who is
-    there.
+    """Locks a folder for this process during the block.
 
-    `atomic_path` refuses to write into it once it was moved or deleted.
+    The folder is created if necessary. `BlockingIOError` names the process
+    that holds the lock. If the folder is moved or deleted meanwhile,
+    `atomic_path` refuses to write into it.
     """
     folder = pathlib.Path(folder)
     file = folder / LOCK
@@ -222,24 +220,22 @@ def _move_into_place(temporary, path, folder):
             os.replace(temporary, path)
             return
         except OSError as error:
-            # `os.replace` does not replace a folder that is not empty.
-            if error.errno not in _PATH_IS_TAKEN:
+            # `os.replace` cannot replace a folder that is not empty.
+            taken = (errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY)
+            if error.errno not in taken:
                 _put_back(folder)
                 raise
         if _exchange(temporary, path):
             return
-        # `path` is missing for a moment; another writer may make it first.
+        # `path` does not exist for a moment; another writer may create it.
         shutil.rmtree(old.parent, ignore_errors=True)
         old.parent.mkdir()
         with contextlib.suppress(FileNotFoundError):
             os.replace(path, old)
 
 
-_PATH_IS_TAKEN = (errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY)
-
-
 def _put_back(folder):
-    """Restores what a writer moved away, unless its path is taken again."""
+    """Moves back what a writer moved away, unless its path exists again."""
     if (folder / _OLD).is_dir():
         for old in (folder / _OLD).iterdir():
             target = folder.parent / old.name
@@ -248,7 +244,7 @@ def _put_back(folder):
 
 
 def _exchange(one, other):
-    """Swaps two paths atomically; returns whether the file system could."""
+    """Swaps two paths atomically; returns whether the file system can."""
     working_folder, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     one, other = os.fsencode(one), os.fsencode(other)
     return not ctypes.CDLL(None).renameat2(
@@ -261,7 +257,7 @@ def _is_disk_full(error):
     while error is not None:
         if getattr(error, "errno", None) in full:
             return True
-        # Messages of NumPy, HDF5 and TensorFlow, whose errors have no number.
+        # Errors of NumPy, HDF5 and TensorFlow have a message but no number.
         if re.search(r"requested and \d+ written|errno = 28", str(error)):
             return True
         if any(os.strerror(number) in str(error) for number in full):
@@ -273,12 +269,12 @@ def _is_disk_full(error):
 # === Reading ===
 
 
-def read_json(path, what, remedy="Delete it to make it anew.", types=None):
+def read_json(path, what, remedy="Delete it to create it again.", types=None):
     """Reads a JSON file, with the errors of `reading`.
 
-    With `types`, it must be an object; values of these names, in whatever
-    object, must be of these types, and a missing key of an object is such an
-    error too, also later.
+    `types` is a dict from keys to types. With it, the file must contain an
+    object, values of these keys at any depth must have these types, and
+    looking up a missing key in the result also raises such an error.
     """
 
     def make(values):
@@ -290,13 +286,13 @@ def read_json(path, what, remedy="Delete it to make it anew.", types=None):
             return json.loads(text)
         content = json.loads(text, object_hook=make)
         if not isinstance(content, dict):
-            raise ValueError("it is no object")
+            raise ValueError("it does not contain a JSON object")
         _require_types(content, types)
         return content
 
 
 class _Object(dict):
-    """An object of a JSON file; a missing key is an error of the file."""
+    """JSON object whose missing keys raise the errors of `reading`."""
 
     def __init__(self, values, *of):
         super().__init__(values)
@@ -322,7 +318,8 @@ def _require_types(values, types):
 
 
 def load_model(path, what="model", remedy="Put an intact copy in its place."):
-    """Loads a `.keras` file, not compiled; errors are `ValueError`s."""
+    """Loads a `.keras` file without compiling; raises `ValueError` if that
+    fails."""
     import keras
 
     with reading(path, what, remedy), zipfile.ZipFile(path) as archive:
@@ -332,7 +329,7 @@ def load_model(path, what="model", remedy="Put an intact copy in its place."):
     try:
         return keras.saving.load_model(path, compile=False)
     except Exception as error:
-        # Keras nests explanations; the innermost has the cause.
+        # Keras nests its messages; the innermost one names the cause.
         reason = str(error).rpartition("Exception encountered: ")[2]
         reason = reason.strip().partition("\n")[0] or repr(error)
         raise ValueError(
@@ -343,15 +340,15 @@ def load_model(path, what="model", remedy="Put an intact copy in its place."):
 
 @contextlib.contextmanager
 def reading(path, what, remedy):
-    """Turns errors of reading a damaged file into a `ValueError` that names its
-    content, `what`, and a `remedy`; a missing file is a `FileNotFoundError`."""
+    """Turns errors in the block into `FileNotFoundError` for a missing file, or
+    `ValueError`, which says that `what` is damaged and names a `remedy`."""
     try:
         yield
     except (FileNotFoundError, NotADirectoryError) as error:
         raise FileNotFoundError(f"There is no {what} at {path}.") from error
     except (PermissionError, ImportError):
         raise
-    # Readers of JSON, archives and arrays raise almost any error.
+    # Readers of JSON, archives and arrays raise errors of almost any type.
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(
@@ -362,10 +359,10 @@ def reading(path, what, remedy):
 
 @contextlib.contextmanager
 def open_lines(path):
-    """Opens a file of lines for reading bytes, behind a byte order mark.
+    """Opens a text file for reading bytes, and skips a byte order mark.
 
-    Its first bytes tell whether it is packed: by gzip, or as the one file of a
-    zip archive. Yields the file, and a function of the share that was read."""
+    Files compressed by gzip, and zip archives of one file, are unpacked. Yields
+    the file, and a function that returns the share that was read."""
     with contextlib.ExitStack() as stack:
         raw = file = stack.enter_context(open(path, "rb"))
         size = os.fstat(raw.fileno()).st_size
@@ -394,13 +391,13 @@ def open_lines(path):
 
 @contextlib.contextmanager
 def silent_stderr():
-    """Hides what TensorFlow writes when it is imported, before it reads its log
-    level, and not through Python. Errors come as exceptions."""
+    """Discards standard error in the block, where TensorFlow logs from C++ on
+    import, before it reads its log level."""
     if sys.stderr is not None:
         sys.stderr.flush()
     try:
         stderr = os.dup(2)
-    except OSError:  # There is none.
+    except OSError:  # Standard error is closed.
         yield
         return
     with open(os.devnull, "wb") as nowhere:
@@ -413,8 +410,8 @@ def silent_stderr():
 
 
 def import_package(module, user, package=None):
-    """Imports a module that few programs need, without TensorFlow's log; raises
-    an `ImportError` that names its user and its package."""
+    """Imports an optional module without TensorFlow's log; an `ImportError`
+    names the `user` that needs it and the package to install."""
     try:
         with silent_stderr():
             return importlib.import_module(module)

@@ -1,7 +1,6 @@
-"""Registry of export formats, which imports no layers and models.
+"""Registry of export formats, which imports no layers and no models.
 
-Each folder of `memlm_keras/integrations` has formats of its own, and nothing
-else depends on it.
+Each folder of `memlm_keras/integrations` adds formats and can be deleted.
 """
 
 import functools
@@ -18,23 +17,24 @@ ENTRY_POINTS = "memlm_keras.formats"
 class Format(NamedTuple):
     """An export format."""
 
-    # A function of `(model, vocabulary, options, path)`, imported only on its
-    # backend.
+    # Dotted name of the function `(model, vocabulary, options, path)` that
+    # writes the format; it is imported only on the format's backend.
     writer: str
-    server: str  # that reads it
-    place: str  # where `memlm export` writes it; of `{name}`
-    # How to start the server: of `{path}` and its parent `{folder}`, which are
-    # quoted, and of `{name}`, the parent's.
+    server: str  # the server that loads the format
+    place: str  # where `memlm export` writes a model `{name}`
+    # Command that starts the server, with `{path}` and its parent `{folder}`,
+    # both quoted, and `{name}`, the name of the parent.
     start: str = ""
-    # Of one file, or "" for a folder, with one streamed step of a model;
+    # Suffix of the file, or "" for a folder, that computes one streamed step;
     # `None` for a folder of versions.
     suffix: str | None = None
-    packages: tuple[str, ...] = ()  # besides that of the backend
-    options: tuple[str, ...] = ()  # of `export`, for some formats alone
-    mark: str | None = None  # a file in each folder of this format
+    packages: tuple[str, ...] = ()  # required besides the backend's package
+    options: tuple[str, ...] = ()  # arguments of `export` for this format
+    mark: str | None = None  # file that is in each folder of this format
     backend: str = "tensorflow"
     needs_vocabulary: bool = True
-    # A function that returns more options, called before the backend starts.
+    # Dotted name of a function that returns further options; it is called
+    # before the backend is imported.
     prepare: str | None = None
 
 
@@ -82,8 +82,8 @@ _FORMATS = {
 def formats():
     """Returns all formats, a dict of `Format`s by name.
 
-    Besides those of this package, they are the values of entry points of the
-    group `memlm_keras.formats`, dicts of `Format`s.
+    Other packages add formats by entry points of the group
+    `memlm_keras.formats`, each of which names a dict of `Format`s.
     """
     found = dict(_FORMATS)
     folder = pathlib.Path(__file__).with_name("integrations")

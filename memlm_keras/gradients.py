@@ -1,5 +1,5 @@
-"""Gradients of functions, functions with a backward pass of their own, and
-functions that a recorded step runs as one operation."""
+"""Gradients of functions, functions with a custom backward pass, and functions
+that are one operation of a recorded step."""
 
 import functools
 
@@ -7,18 +7,20 @@ import keras
 from keras import ops
 from keras import tree
 
-# The least lengths that a vector and its gradient are divided by: zero has no
-# direction, and near it the gradient would be useless.
+# The smallest numbers that a vector, and its gradient, are divided by: a zero
+# vector has no direction, and the gradient grows without bound near zero.
 UNIT = 2.0**-50, 2.0**-10
 
 
 def with_gradient(forward, backward, plain=None):
-    """Returns a function that computes `(results, kept)` by `forward`, and its
-    gradients by `backward(kept, *upstream)`."""
-    # `keras.ops.custom_gradient` supports one result on PyTorch, and keeps only
-    # the arguments.
+    """Returns a function with the gradients `backward(kept, *upstream)`.
+
+    `forward` computes `(results, kept)`. `plain` computes only the results and
+    runs where no gradient is needed, except on TensorFlow.
+    """
+    # `keras.ops.custom_gradient` supports only one result on PyTorch, and
+    # passes nothing but the arguments to the backward pass.
     if plain is None:
-        # The results where no gradient is needed; TensorFlow runs `forward`.
 
         def plain(*arguments):
             return forward(*arguments)[0]
@@ -48,7 +50,7 @@ def _by_tensorflow(forward, backward, plain):
         results, kept = forward(*arguments)
         return results, lambda *upstream: backward(kept, *upstream)
 
-    # Tensors, since TensorFlow keeps variables out of such functions.
+    # TensorFlow does not accept variables as arguments of such functions.
     return lambda *arguments: function(*map(tf.convert_to_tensor, arguments))
 
 
@@ -88,11 +90,11 @@ def _torch_function():
 
 
 def divide_by_length(parts, least=UNIT, axis=None):
-    """Divides vectors by their lengths, or by `least[0]` if it is more.
+    """Divides vectors by their lengths, or by `least[0]` if that is larger.
 
-    The numbers of a vector are in `parts`, a tuple of tensors, or with `axis`
-    along that axis of its only tensor. Gradients are divided by at least
-    `least[1]`.
+    `parts` is a tuple of tensors, one for each element of the vectors; with
+    `axis`, it is one tensor with the elements along that axis. Gradients are
+    divided by at least `least[1]`.
     """
 
     def forward(*parts):
@@ -111,8 +113,9 @@ def divide_by_length(parts, least=UNIT, axis=None):
 
 
 def divide_by_length_gradient(divided, length, upstream, least, axis=None):
-    """Gradient of `parts`, by results and lengths of `divide_by_length`."""
-    # A vector that was divided by its length can change its direction only.
+    """Returns the gradient of the `parts` of `divide_by_length`, given its
+    results and the lengths of the vectors."""
+    # A vector of length one can change only its direction.
     along = _sum_of_products(divided, upstream, axis)
     along = ops.where(length > least[0], along, ops.zeros_like(along))
     divisor = ops.maximum(length, least[1])
@@ -123,7 +126,7 @@ def divide_by_length_gradient(divided, length, upstream, least, axis=None):
 
 
 def length_of(parts, axis=None):
-    """Lengths of vectors, as `divide_by_length` takes them, in float32."""
+    """Returns the lengths of vectors in float32; see `divide_by_length`."""
     return ops.sqrt(_sum_of_products(parts, parts, axis))
 
 
@@ -136,9 +139,9 @@ def _sum_of_products(left, right, axis):
 
 
 def value_and_gradients(function):
-    """Returns a function of a list of tensors, and more, that returns the
-    result `(scalar, others)` and the gradients of the tensors, detached."""
-    # `function` assigns nothing, so that it can be compiled.
+    """Returns a function that returns `(scalar, more)`, the result of
+    `function(tensors, *others)`, and the gradients of `tensors`, detached."""
+    # `function` must not assign variables, since JAX compiles it.
     backend = keras.backend.backend()
     if backend == "jax":
         import jax
@@ -174,18 +177,19 @@ def value_and_gradients(function):
 
 # === Operations of recorded steps on PyTorch ===
 
-# The functions of operations, by their numbers.
+# Pairs of `function` and `like`; the operation takes an index of this list.
 _functions = []
 
 
 def opaque(function, like):
-    """Returns `function` of tensors to a tuple of tensors, as one operation in
-    a recorded step, where it may look at values.
+    """Returns `function`, as one operation of a recorded step, which may branch
+    on the values of its tensors.
 
     Args:
-        function: function of tensors, without gradient, that returns new ones.
-        like: function of the same tensors that returns empty ones of the same
-            shapes and dtypes. It sees no values.
+        function: function of tensors, without gradient, that returns a tuple
+            of new tensors.
+        like: function of the same tensors that returns empty tensors of the
+            shapes and dtypes of the results, and does not read values.
     """
     from torch._subclasses import FakeTensor
 
@@ -213,6 +217,6 @@ def _operation():
 
     library.impl("run", run, "CompositeExplicitAutograd")
     torch.library.register_fake("memlm_keras::run", run_fake, lib=library)
-    # The operation is gone with its library.
+    # PyTorch removes the operation when its library is deleted.
     _operation.library = library
     return torch.ops.memlm_keras.run

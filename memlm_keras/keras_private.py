@@ -1,4 +1,4 @@
-"""Functions of Keras that have no public name, all of them in this file.
+"""The functions of Keras without a public name that this package uses.
 
 Tested with Keras 3.15. Any later version may rename or remove them.
 """
@@ -8,11 +8,11 @@ Tested with Keras 3.15. Any later version may rename or remove them.
 
 import keras
 
-# Tensors carry the mask of a layer's output to the layer after it, `rnn` is the
-# loop over time of every recurrent layer, the scopes say whether Keras only
-# infers shapes or calls a layer without its state, `AutocastScope` is the dtype
-# that variables are cast to in a call, `quantize` and `summary` use the two
-# functions of layers and weights, and `module_utils` imports modules late.
+# The mask functions read and set the mask that a tensor carries to the next
+# layer. `rnn` is the loop over time of every recurrent layer. The scopes tell
+# whether Keras infers shapes or runs without variables. `AutocastScope` sets
+# the dtype that variables are cast to. `quantize` and `summary` use the two
+# functions after it, and `module_utils` imports TensorFlow on first use.
 try:
     from keras.src.backend import get_keras_mask
     from keras.src.backend import rnn
@@ -32,14 +32,14 @@ except ImportError as error:
     ) from error
 
 if keras.backend.backend() == "torch":
-    # Its functions `uniform`, `dropout` and so on.
+    # Contains `uniform`, `dropout` and the other random functions.
     from keras.src.backend.torch import random as torch_random
 
-# The module of the functions that `keras.models.clone_model` calls.
+# Module that contains the functions that `keras.models.clone_model` calls.
 CLONING = "keras.src.models.cloning"
 
 
 def leave_out_tensorflow():
     """Keeps Keras from importing TensorFlow on another backend, which takes
-    seconds: to set its seed too, and to ask whether what is saved is of it."""
+    seconds, to set its seed and to check objects that are saved."""
     module_utils.tensorflow._available = False

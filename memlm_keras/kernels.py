@@ -1,4 +1,4 @@
-"""Layers whose weights have distinct initial values, and int8 matrices."""
+"""Mix-ins for layers: int8 matrices, and distinct initial values."""
 
 import keras
 import numpy as np
@@ -10,9 +10,9 @@ from memlm_keras.arguments import config_of
 class Int8Kernels:
     """Mix-in for layers whose matrices `quantize("int8")` makes int8.
 
-    Each trainable matrix becomes an int8 weight and a float32 scale for each
-    column, and its attribute their quotient, so that equations stay as they
-    are. The mix-in precedes a Keras layer among the bases of a class.
+    Each trainable matrix is replaced by an int8 weight and a float32 scale for
+    each column. Its attribute returns their quotient, so the code of a layer
+    stays the same. List the mix-in before a Keras layer among the bases.
     """
 
     def quantize(self, mode=None, type_check=True, config=None):
@@ -39,7 +39,7 @@ class Int8Kernels:
         return self.call(*args, **kwargs)
 
     def _matrices(self):
-        """Dict of trainable matrices by the attribute that holds them."""
+        """Returns the trainable matrices, a dict by attribute name."""
         trainable = {id(weight) for weight in self.trainable_weights}
         return {
             name: value
@@ -63,7 +63,7 @@ class Int8Kernels:
         self._is_quantized = True
 
     def _post_build(self):
-        # A layer that was saved quantized is built quantized.
+        # A layer saved after quantization has int8 weights in its file.
         if self.quantization_mode == "int8":
             self._replace_matrices()
         super()._post_build()
@@ -73,7 +73,7 @@ class Int8Kernels:
         if kept is not None:
             scale = getattr(self, f"{name}_scale")
             return ops.cast(kept, self.compute_dtype) / scale
-        # PyTorch modules have one; other layers have none.
+        # Only on PyTorch do Keras layers have this method.
         parent = getattr(super(), "__getattr__", None)
         if parent is not None:
             return parent(name)
@@ -83,8 +83,8 @@ class Int8Kernels:
 
 
 def expanded(layer):
-    """A layer for a loop over time, by a cell whose int8 matrices are expanded
-    once; or a cell so; without such matrices the same object."""
+    """Returns a copy of a layer or cell with floats for int8 matrices, so that
+    a loop converts them once; the same object if it has none."""
     new = {}
     if hasattr(layer, "cell"):
         new = {"cell": expanded(layer.cell)}
@@ -96,21 +96,21 @@ def expanded(layer):
         new = {name: getattr(layer, name) for name in names}
     if not new:
         return layer
-    # `copy.copy` would write a layer of Keras to a file in memory.
+    # `copy.copy` would save and load a Keras layer.
     other = object.__new__(type(layer))
     vars(other).update(vars(layer), **new)
     return other
 
 
 class DistinctKernels(Int8Kernels):
-    """Mix-in for layers with one `kernel_initializer` for all matrices."""
+    """Mix-in for layers that draw all matrices by one `kernel_initializer`."""
 
     def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def add_kernel(self, name, shape):
-        """Adds a trainable weight with initial values of its own."""
+        """Adds a trainable weight whose values differ from the others'."""
         return self.add_weight(
             name=name,
             shape=shape,
@@ -118,7 +118,7 @@ class DistinctKernels(Int8Kernels):
         )
 
     def add_bias(self, values, units):
-        """Adds a bias that begins with `units` times each of some values."""
+        """Adds a bias that repeats each of the `values` `units` times."""
         return self.add_weight(
             name="bias",
             shape=(len(values) * units,),
@@ -133,7 +133,7 @@ class DistinctKernels(Int8Kernels):
 
 def distinct(initializer, index):
     """Returns an initializer whose values differ for each `index`."""
-    # Otherwise an initializer with a seed draws the same values at each call.
+    # An initializer with a seed draws the same values at each call.
     config = initializer.get_config()
     if isinstance(config.get("seed"), int):
         config["seed"] += index

@@ -1,4 +1,4 @@
-"""Sliding windows, scores and softmax over their slots, and masked steps.
+"""Sliding windows, attention scores over their slots, and masked steps.
 
 Shapes of additive scores: B batch, T time, L window, k units.
 """
@@ -11,19 +11,20 @@ from keras import ops
 from memlm_keras.gradients import opaque
 from memlm_keras.gradients import with_gradient
 
-# Least number of steps of a block, since small products are slow.
+# Smallest number of steps of a block, since small products are slow.
 _LEAST_BLOCK = 32
 
-# Steps of a block. Scores are computed for all positions that any of them sees:
-# a larger block wastes more of them, a smaller one needs more operations.
+# Steps of a block of additive scores. Each is scored with all that the block
+# sees: larger blocks waste more scores, smaller ones need more operations.
 _SCORED_BLOCK = 16
 
-# Size of a tensor that fits in a core's cache with a few others.
+# Number of elements of tensors of which several fit in a core's cache.
 _CACHED = 200_000
 
 
 def masked_softmax(scores, mask):
-    """Softmax of `(..., L)` in float32 over allowed slots; zero if none is."""
+    """Computes the softmax of `(..., L)` over allowed slots, in float32; zeros
+    if no slot is allowed."""
     allowed = ops.cast(mask, "float32")
     if scores.shape[-1] == 1:
         # The softmax of one slot is 1, and Keras warns of computing it.
@@ -33,18 +34,18 @@ def masked_softmax(scores, mask):
 
 
 class SlidingWindow:
-    """A sliding window over the most recent steps: a part of a memory.
+    """A sliding window over the most recent steps, for use in a memory.
 
     Its state is `{"window": (batch, slots, ...), "filled": (batch,) int32}`:
-    the remembered tensors, the most recent last, and the number of slots that
-    are filled.
+    the remembered tensors, the most recent last, and the number of filled
+    slots.
 
     Args:
         size: integer, number of steps that each step sees.
         shape: tuple of integers, shape of the remembered tensor of one step.
         dtype: string, dtype of the remembered tensors.
-        current: whether a step sees itself as the last of these steps. Then
-            one slot less is kept.
+        current: whether the last of these steps is the current one. Then the
+            state has one slot less.
     """
 
     def __init__(self, size, shape=(), dtype="float32", current=False):
@@ -68,13 +69,14 @@ class SlidingWindow:
         Args:
             state: the state before.
             remembered: tensor `(batch, time, ...)`.
-            mask: boolean tensor `(batch, time)`, `True` for the steps at the
-                front of each row that are remembered; `None` for all.
+            mask: boolean tensor `(batch, time)`, `True` for the steps to
+                remember, which are at the front of each row; `None` for all.
 
         Returns:
             A tuple of the extended window, `(batch, slots + time, ...)`, in
-            which step `t` sees positions `t` to `t + size - 1`; the boolean
-            tensor `(batch, time, size)` of filled positions; and the new state.
+            which step `t` sees positions `t` to `t + size - 1`; a boolean
+            tensor `(batch, time, size)`, `True` at filled positions; and the
+            new state.
         """
         time = ops.shape(remembered)[1]
         window = ops.cast(state["window"], remembered.dtype)
@@ -90,7 +92,7 @@ class SlidingWindow:
         return extended, seen, new_state
 
     def last(self, extended, mask=None):
-        """Contents `(batch, slots, ...)` after the new steps of `slide`."""
+        """Returns the window `(batch, slots, ...)` after the new steps."""
         if not self.slots:
             return extended[:, :0]
         if mask is None:
@@ -99,11 +101,9 @@ class SlidingWindow:
         return take_steps(extended, count_valid(mask)[:, None] + slots)
 
     def before(self, state, extended, positions):
-        """The state, of `batch * queries` rows, before each of some steps.
-
-        `positions`, int32 `(batch, queries)`, are the steps; `state` and
-        `extended` are the first argument and result of `slide`.
-        """
+        """Returns the states before steps `(batch, queries)`, int32, as one
+        state of `batch * queries` rows; the other arguments are the first
+        argument and result of `slide`."""
         slots = ops.arange(self.slots, dtype="int32")
         seen = positions[..., None] + slots
         rows, queries = ops.shape(positions)
@@ -118,40 +118,43 @@ class SlidingWindow:
         }
 
     def slot(self, extended, index):
-        """Contents `(batch, time, ...)` of a slot of each step, from 0, the
-        oldest, to `slots`, the step itself."""
+        """Returns what each step sees in a slot, `(batch, time, ...)`; slot 0
+        is the oldest, slot `slots` is the step itself."""
         return extended[:, index : (index - self.slots) or None]
 
     def products(self, queries, extended):
-        """Products `(batch, time, size)` of steps with those they see."""
+        """Computes the inner products `(batch, time, size)` of each step with
+        the positions that it sees."""
         return banded_products(queries, extended, self.size)
 
     def weighted_sum(self, weights, extended):
-        """Sum `(batch, time, units)` by weights `(batch, time, size)`."""
+        """Sums the positions that each step sees, `(batch, time, units)`, by
+        weights `(batch, time, size)`."""
         return banded_sum(weights, extended)
 
 
 def banded_products(queries, values, slots):
-    """Inner products `(batch, time, slots)` of each step `t` of `queries` with
-    positions `t` to `t + slots - 1` of `values`."""
+    """Computes the inner products `(batch, time, slots)` of each step `t` of
+    `queries` with positions `t` to `t + slots - 1` of `values`."""
     queries, values, join = _in_blocks(queries, values, slots)
     products = ops.matmul(queries, ops.transpose(values, (0, 2, 1)))
     return join(by_slot(products, slots))
 
 
 def banded_sum(weights, values):
-    """Sum of `values`, as for `banded_products`, by `(batch, time, slots)`."""
+    """Sums positions `t` to `t + slots - 1` of `values` for each step `t`, by
+    weights `(batch, time, slots)`."""
     weights, values, join = _in_blocks(weights, values, weights.shape[-1])
     weights = by_position(weights, ops.shape(values)[1])
     return join(ops.matmul(weights, values))
 
 
 def _in_blocks(by_step, values, slots):
-    """Moves blocks of steps and the values they see to the batch axis, for
-    linear cost; also returns a function that joins results by step."""
+    """Moves blocks of steps and the values that they see to the batch axis, for
+    linear cost; also returns a function that joins results."""
     block = max(slots, _LEAST_BLOCK)
     time = by_step.shape[1]
-    # JAX infers shapes with symbols, which do not compare with numbers.
+    # When JAX infers shapes, time may be a symbol, which has no order.
     short = not isinstance(time, int) or time <= 2 * block
     if time is not None and short:
         return by_step, values, lambda tensor: tensor
@@ -171,16 +174,16 @@ def _in_blocks(by_step, values, slots):
         return ops.reshape(tensor, shape)[:, :time]
 
     pieces = cut(values, count + 1)
-    # The steps of a block see values of this block and of the next.
+    # A block of steps sees values of its own block and of the next one.
     values = ops.concatenate([pieces[:, :-1], pieces[:, 1:]], axis=2)
     return flat(cut(by_step, count)), flat(values), join
 
 
 def by_slot(numbers, slots):
-    """Picks positions `t` to `t + slots - 1` in row `t` of `(batch, time,
-    positions)`: `(batch, time, slots)`."""
+    """Takes elements `t` to `t + slots - 1` of each row `t` of `(batch, time,
+    positions)`; returns `(batch, time, slots)`."""
     batch_size, time, positions = ops.shape(numbers)
-    # Rows that are longer by one shift row t to the left by t positions.
+    # Reshaping to rows that are longer by one moves row t left by t positions.
     flat = ops.reshape(numbers, (batch_size, time * positions))
     flat = ops.pad(flat, [[0, 0], [0, time]])
     rows = ops.reshape(flat, (batch_size, time, positions + 1))
@@ -188,7 +191,7 @@ def by_slot(numbers, slots):
 
 
 def by_position(numbers, positions):
-    """Inverse of `by_slot`, with zeros at positions that are not seen."""
+    """Inverts `by_slot`, with zeros at positions that a step does not see."""
     batch_size, time, slots = ops.shape(numbers)
     rows = ops.pad(numbers, [[0, 0], [0, 0], [0, positions + 1 - slots]])
     flat = ops.reshape(rows, (batch_size, time * (positions + 1)))
@@ -198,8 +201,7 @@ def by_position(numbers, positions):
 
 
 class ValidSteps:
-    """Moves the valid steps of each row to its front, before zeros, and back;
-    the mask `(batch, time)` may have gaps anywhere."""
+    """Moves the valid steps of each row to its front, and back."""
 
     def __init__(self, mask):
         if len(mask.shape) != 2:
@@ -210,32 +212,33 @@ class ValidSteps:
         self.mask = ops.cast(mask, "bool")
         valid = ops.cast(mask, "int32")
         steps = ops.arange(ops.shape(mask)[1], dtype="int32")[None]
-        # All keys differ, so that any sort keeps the order of the steps.
+        # All sort keys differ, so even an unstable sort keeps the order.
         self._order = ops.argsort(steps - valid * ops.shape(mask)[1], axis=1)
         self._places = ops.maximum(ops.cumsum(valid, axis=1) - 1, 0)
         # The mask of the moved rows.
         self.front = steps < count_valid(mask)[:, None]
 
     def to_front(self, tensor):
-        """Moves the valid steps of `(batch, time, ...)`; `None` stays."""
+        """Moves valid steps to the front, before zeros; keeps `None`."""
         if tensor is None:
             return None
         return _zero_unless(self.front, take_steps(tensor, self._order))
 
     def put_back(self, tensor):
-        """Inverse of `to_front`, with zeros at masked steps."""
+        """Inverts `to_front`, with zeros at masked steps."""
         return _zero_unless(self.mask, take_steps(tensor, self._places))
 
     def positions(self, positions):
-        """New positions of steps, and a function that zeroes masked ones."""
+        """Returns new positions of steps, and a function that zeroes results at
+        masked steps."""
         valid = take_steps(self.mask, positions)
         moved = take_steps(self._places, positions)
         return moved, functools.partial(_zero_unless, valid)
 
 
 def over_valid_steps(read):
-    """Decorates the `read` of a causal memory to honour masks: it gets rows
-    with their valid steps at the front, and the mask of these or `None`."""
+    """Decorates the `read` of a causal memory, so that it gets rows with their
+    valid steps at the front and the mask of these rows, or `None`."""
 
     @functools.wraps(read)
     def masked(self, outputs, state, token_ids=None, mask=None):
@@ -255,17 +258,18 @@ def over_valid_steps(read):
 
 
 def count_valid(mask):
-    """Counts the steps of each row that a mask allows, int32 `(batch,)`."""
+    """Counts the valid steps of each row of a mask, int32 `(batch,)`."""
     return ops.sum(ops.cast(mask, "int32"), axis=1)
 
 
 def take_steps(tensor, steps):
-    """Picks steps of each row: `(batch, n, ...)` of int32 `(batch, n)`."""
+    """Takes the steps `(batch, n)`, int32, of each row: `(batch, n, ...)`."""
     return ops.take_along_axis(tensor, _stretch(steps, tensor), axis=1)
 
 
 def first_occurrences(token_ids):
-    """Position in its row where each word of `(batch, time)` occurs first."""
+    """Returns, for each word of `(batch, time)`, the position in its row where
+    it occurs first."""
     time = ops.shape(token_ids)[1]
     same = ops.equal(token_ids[:, :, None], token_ids[:, None, :])
     return ops.min(ops.where(same, ops.arange(time, dtype="int32"), time), -1)
@@ -276,7 +280,7 @@ def _zero_unless(mask, tensor):
 
 
 def _stretch(by_step, tensor):
-    """Appends axes to `(batch, n)` up to the rank of a tensor."""
+    """Appends axes to `(batch, n)` until it has the rank of `tensor`."""
     for _ in range(len(tensor.shape) - 2):
         by_step = by_step[..., None]
     return by_step
@@ -284,15 +288,15 @@ def _stretch(by_step, tensor):
 
 # === Additive scores ===
 
-# The scores are the only cost that grows with window times units. Kept for the
-# backward pass, these would take gigabytes; on a CPU, computing them again is
-# faster than writing and reading them: at a window of 64 over 64 steps of 96
-# units, in half the time of an automatic gradient of the same loop.
+# Only these scores cost time and memory in proportion to window times units.
+# Keeping their tanh for the backward pass would take gigabytes. On a CPU,
+# computing it again is also faster: with a window of 64, 64 steps and 96 units
+# it takes half the time of the automatic gradient of the same loop.
 
 
 def additive_scores(keys, queries, kernel, seen):
-    """Scores `w . tanh(key + query)`, `(B, T, L)`, of queries `t` with keys `t`
-    to `t + L - 1`; any finite numbers where `seen` is false."""
+    """Computes scores `w . tanh(key + query)`, `(B, T, L)`, of queries `t` and
+    keys `t` to `t + L - 1`; where not `seen`, they are any finite numbers."""
     keys, queries, kernel = map(ops.convert_to_tensor, (keys, queries, kernel))
     run = scores_in_loop(queries)
     if run is not None:
@@ -301,9 +305,10 @@ def additive_scores(keys, queries, kernel, seen):
 
 
 def scores_in_loop(queries):
-    """Returns the function that loops over the slots, or `None` for blocks."""
+    """Returns the function that loops over the slots, or `None` where blocks
+    are faster."""
     if queries.shape[1] == 1:
-        # No position is seen twice.
+        # With a single step there is no work to share between steps.
         return None
     if keras.backend.backend() == "torch" and queries.device.type == "cpu":
         return _torch_scores
@@ -318,8 +323,8 @@ def scores_in_loop(queries):
 def _scores_in_blocks(keys, queries, kernel, window):
     time = queries.shape[1]
     if not isinstance(time, int) or 2 * window <= _SCORED_BLOCK:
-        # An unknown time cannot be cut into blocks, and with a short window
-        # most scores of a block would be wasted.
+        # Steps of unknown number cannot be split into blocks, and with a short
+        # window most scores of a block would be wasted.
         time = ops.shape(queries)[1]
         scores = [
             ops.matmul(ops.tanh(keys[:, slot : slot + time] + queries), kernel)
@@ -350,7 +355,7 @@ def _torch_scores(keys, queries, kernel, seen):
             yield [part.float() for part in parts]
 
     def slots(seen):
-        """The slots that some step sees: few at the beginning of texts."""
+        """Returns the slots that some step sees: few at the start of a text."""
         return range(int(seen.any(0).any(0).byte().argmax()), window)
 
     def scores(keys, queries, kernel, seen):
@@ -372,8 +377,7 @@ def _torch_scores(keys, queries, kernel, seen):
         for some_keys, some, d_some in in_parts(keys, queries, d_scores):
             d_slots = d_some.permute(2, 0, 1).contiguous()
             hidden = torch.empty_like(some)
-            # The gradient is w times the difference of the sums of d and of
-            # d tanh^2.
+            # The gradient is w sum(d (1 - tanh^2)). Sum both terms apart.
             d_seen = some.new_zeros(some_keys.shape[:2])
             squares = torch.zeros_like(some)
             squares_seen = torch.zeros_like(some_keys)
@@ -419,7 +423,7 @@ def _jax_scores(keys, queries, kernel, seen):
     import jax.numpy as jnp
 
     time, window = seen.shape[1:]
-    # Skip slots that no step sees, as at the beginning of texts.
+    # At the start of a text, no step sees the first slots: skip them.
     first = jnp.argmax(jnp.any(seen, axis=(0, 1)))
 
     def in_loop(keys, queries, first, update, state):
@@ -436,7 +440,7 @@ def _jax_scores(keys, queries, kernel, seen):
         weights = kernel[:, 0].astype("float32")
 
         def update(scores, slot, hidden):
-            # A product of matrices would write `hidden` to memory.
+            # A matrix product would write `hidden` to memory.
             return scores.at[slot].set(jnp.sum(hidden * weights, axis=-1))
 
         scores = jnp.zeros((window, *queries.shape[:2]), "float32")
@@ -452,7 +456,7 @@ def _jax_scores(keys, queries, kernel, seen):
         def update(sums, slot, hidden):
             d_keys, d_queries, d_weights = sums
             d = d_slots[slot][..., None]
-            # Without a barrier, each of the three sums computes the tanh again.
+            # Without a barrier, XLA computes the tanh once for each sum.
             hidden, d_hidden = jax.lax.optimization_barrier(
                 (hidden, d * weights * (1 - hidden**2))
             )

@@ -1,7 +1,6 @@
 """Registry of papers and their presets.
 
-It imports no layers and models, so that models can look up presets here, and
-papers, of this package and of others, can register theirs.
+It imports no layers and no models, so models can look up presets here.
 """
 
 import dataclasses
@@ -28,7 +27,7 @@ SIZES = (
     "num_sampled",
 )
 
-# Arguments that a preset fixes, by kind of model.
+# Arguments of models that a preset fixes, by class.
 _FIXED = {
     "LanguageModel": {"recurrent", "memory", "recurrent_above", "mixture"},
     "EntailmentClassifier": {
@@ -42,17 +41,17 @@ _FIXED = {
     },
     "SequenceAutoencoder": {"encoder", "decoder", "conditioning"},
 }
-# Arguments that a preset fixes only if its row sets them.
+# Arguments that a preset fixes if its row sets them.
 _FIXED_IF_SET = {"embedding", "head"}
 
 _PAPERS = {}
-# Entry points to load; `None` until the installed packages were searched.
+# Entry points still to load; `None` before the installed packages are searched.
 _TO_LOAD = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Paper:
-    """A paper: its citation, the rows of its tables, and the tables.
+    """A paper: its citation, the rows of its tables and the tables.
 
     Args:
         name: string, such as `"daniluk2017"`.
@@ -60,11 +59,11 @@ class Paper:
         title: string, or `None`.
         authors: tuple of strings, their last names.
         year: integer, or `None`.
-        where: string, where it appeared, or `None`.
+        where: string, conference or archive, or `None`.
         tables: tuple of `memlm_keras.presets.Table`s.
-        matched_to: name of the row whose number of parameters the other rows
-            match by their hidden sizes, or `None`.
-        unmatched: tuple of names of rows that do not match it in the paper.
+        matched_to: name of a row, or `None`. The paper chooses the hidden sizes
+            of the other rows such that they have as many parameters.
+        unmatched: tuple of names of rows that are exceptions from this.
     """
 
     name: str
@@ -88,29 +87,28 @@ class Paper:
         return authors if self.year is None else f"{authors} ({self.year})"
 
     def source(self, where=None):
-        """Citation, title and place in the paper, as one string."""
+        """Returns citation, title and place in the paper as one string."""
         parts = (self.citation, self.title, where)
         return ", ".join(part for part in parts if part)
 
 
 def register(paper, rows=None, **details):
-    """Adds a paper, whose rows become presets; returns the `Paper`.
+    """Adds a paper, whose rows become presets, and returns the `Paper`.
 
-    An installed package can register papers without being imported: an entry
-    point of the group `memlm_keras.presets` is loaded when presets are first
-    used. It names a module that registers its papers, or a function that does
-    so when it is called.
+    An installed package can add papers by an entry point of the group
+    `memlm_keras.presets`, which is loaded when presets are first used. It
+    names a module, or a function, that registers papers.
 
     Args:
-        paper: string, the name of the paper: presets are `"paper/row"`; or a
-            `Paper`, without further arguments.
+        paper: string, the name of the paper, as in `"paper/row"`; or a `Paper`,
+            without further arguments.
         rows: dict of `memlm_keras.presets.Row`s by name.
         **details: arguments of `Paper`: `title`, `authors`, `year`, `where`,
             `tables`.
 
     Raises:
-        ValueError: for a name that is taken, names that are empty or have a
-            slash, no rows, or an object that is not a row.
+        ValueError: if the name is taken, a name is empty or contains a slash,
+            there are no rows, or a row is not a `Row`.
 
     Example:
 
@@ -135,7 +133,7 @@ def register(paper, rows=None, **details):
         paper = Paper(paper, {} if rows is None else rows, **details)
     elif rows is not None or details:
         raise ValueError(
-            "`paper` must be a name where `rows` or details are given. "
+            "`paper` must be a name if `rows` or details are given. "
             f"Received: paper={paper!r}"
         )
     names_given = [("paper", paper.name), *(("rows", n) for n in paper.rows)]
@@ -184,8 +182,8 @@ def names(kind=None):
     """Returns the names of all presets, `"paper/row"`, in table order.
 
     Args:
-        kind: `None`, or `"LanguageModel"`, `"EntailmentClassifier"` or
-            `"SequenceAutoencoder"`: only the presets of such models.
+        kind: `"LanguageModel"`, `"EntailmentClassifier"` or
+            `"SequenceAutoencoder"`, for presets of this class; `None` for all.
     """
     return [
         f"{paper.name}/{name}"
@@ -196,40 +194,39 @@ def names(kind=None):
 
 
 def get(name, /, **sizes):
-    """Returns a preset as a plain, printable value.
+    """Returns a preset as a dict of plain values.
 
     Args:
         name: string, one of `names()`.
-        **sizes: values in place of the paper's:
+        **sizes: values that replace the paper's:
             `scale` (float, factor on all sizes; classifiers keep the size of
             their embeddings), or `units` and `embedding_dim` (integers);
             `window` (integer);
-            `initial_range` (float r, weights drawn from U(-r, r): a model of s
-            times the paper's sizes starts like the paper's with 1 / sqrt(s)
-            times its range, as products of n numbers grow as r sqrt(n));
+            `initial_range` (float r, weights are drawn from U(-r, r). Products
+            of n numbers grow as r sqrt(n), so a model of s times the paper's
+            sizes starts like the paper's with 1 / sqrt(s) times its range);
             for `weissenborn2016`, `embedding_range` (the r of embeddings) and,
             with an associative memory, `key` (`"bound"` or `"unit"`);
             for `kong2019`, `l2` and `output_bias` (bool); and for `memlm`,
-            `num_sampled` (see `heads.TiedProjection`; 0 is all words).
+            `num_sampled` (see `heads.TiedProjection`; 0 for all words).
 
     Returns:
-        A dict with the keys `name`, `kind` (`"LanguageModel"`,
-        `"EntailmentClassifier"` or `"SequenceAutoencoder"`), `source`,
-        `model` (arguments of that class but the vocabulary size), `data`,
-        `optimizer`, `schedule`, `published`, `units` (of the recurrent layer)
-        and `units_divisor`; `loss`, if the paper's is not the mean over
-        tokens; for `grave2017`, `cache`: the arguments of
-        `evaluation.choose_cache` for the model as it is trained, without the
-        `mixture` of `model`, or `None`; and for `kong2019`, `noise`: arguments
-        of `smoothing.NoisedBatches`, or `None`, `l2`, `tuned`: the values that
-        were tried, and `also_published`: the numbers for a second corpus.
-        Layers, optimizer and loss are serialized as Keras does, without Keras'
-        defaults. Each call returns a new dict.
+        A new dict with the keys `name`, `kind` (the class, such as
+        `"LanguageModel"`), `source`, `model` (arguments of the class except the
+        vocabulary size), `data`, `optimizer`, `schedule`, `published`, `units`
+        (of the recurrent layer) and `units_divisor`. Some presets have more
+        keys: `loss`, if it is not the mean over tokens; for `grave2017`,
+        `cache` (arguments of `evaluation.choose_cache`, or `None`; the model is
+        trained without the `mixture` of `model`); and for `kong2019`, `noise`
+        (arguments of `smoothing.NoisedBatches`, or `None`), `l2`, `tuned` (the
+        values that were tried) and `also_published` (the numbers for a second
+        corpus). Layers, optimizer and loss are serialized as by Keras, without
+        default values.
 
     Raises:
-        ValueError: for an unknown name, an unknown size, a size that the row
-            does not have, a scale or a range that is not positive, or `scale`
-            together with the size that it scales.
+        ValueError: if the name or a size is unknown, the row does not have a
+            size, a scale or range is not positive, or `scale` is given with the
+            size that it scales.
 
     Example:
 
@@ -265,7 +262,7 @@ def model_config(name, kind="LanguageModel", /, **overrides):
     row = resized(name, row, sizes)
     if row.kind != kind:
         raise ValueError(
-            f"The preset {name!r} is of a `memlm_keras.{row.kind}`: use "
+            f"The preset {name!r} is for a `memlm_keras.{row.kind}`: use "
             f"its `from_preset`. Received: a preset for a `{kind}`"
         )
     config = row.preset()["model"]
@@ -274,9 +271,8 @@ def model_config(name, kind="LanguageModel", /, **overrides):
     if fixed:
         received = ", ".join(f"{key}={overrides[key]!r}" for key in fixed)
         raise ValueError(
-            f"The preset {name!r} fixes {' and '.join(fixed)}; to change them, "
-            f"make one of your own (`{kind}`) or choose another preset. "
-            f"Received: {received}"
+            f"The preset {name!r} fixes {' and '.join(fixed)}. Choose another "
+            f"preset, or create a `{kind}` yourself. Received: {received}"
         )
     return {**config, **overrides}
 
@@ -289,25 +285,25 @@ def find(name):
         return known[paper], known[paper].rows[row]
     if trained.find(name) is not None:
         raise ValueError(
-            "A row of a paper is needed here, a configuration. Received: "
+            "The preset must be a row of a paper. Received: "
             f"{name!r}, a trained model, which `from_preset` loads"
         )
     if os.path.exists(name):
         raise ValueError(
-            "A preset is the name of a row, or of a trained model or its "
-            f"folder. Received: {name!r}. Load the model of a run by "
-            "`keras.saving.load_model('RUN/model.keras')`."
+            "A preset is the name of a row or of a trained model, or the "
+            f"folder of a trained model. Received: {name!r}. Load the model of "
+            "a run with `keras.saving.load_model('RUN/model.keras')`."
         )
     raise ValueError(
         f"Unknown preset. Received: {name!r}.{_nearest(str(name), known)} "
-        "`memlm_keras.presets.names()` and `trained_names()` have all."
+        "`memlm_keras.presets.names()` and `trained_names()` list all."
     )
 
 
 def _nearest(name, known):
-    """The preset with the most similar name as a sentence, or `""`."""
+    """Returns a sentence with the preset of the most similar name, or `""`."""
     paper, _, row = name.rpartition("/")
-    # Search in the paper of that name first, then by full name and last part.
+    # Search the rows of that paper first, then all full names and last parts.
     spellings = {
         key: f"{paper}/{key}"
         for key in (known[paper].rows if paper in known else ())
@@ -326,7 +322,7 @@ def _nearest(name, known):
 
 
 def resized(name, row, sizes):
-    """Returns the row of a preset with other sizes, which are checked."""
+    """Checks sizes, and returns the row of a preset with these sizes."""
     unknown = sorted(set(sizes) - set(SIZES))
     if unknown:
         raise ValueError(
@@ -341,8 +337,8 @@ def resized(name, row, sizes):
     scaled = [size for size in ("units", "embedding_dim") if size in sizes]
     if len(scaled) == 2 and "scale" in sizes:
         raise ValueError(
-            "`scale` contradicts `units` and `embedding_dim`, which leave "
-            f"nothing to scale. Received: {sizes}"
+            "`scale` contradicts `units` and `embedding_dim`: give one or the "
+            f"others. Received: {sizes}"
         )
     return row.resized(name, **sizes) if sizes else row
 
@@ -351,7 +347,7 @@ def _load_entry_points():
     global _TO_LOAD
     if _TO_LOAD is None:
         _TO_LOAD = list(importlib.metadata.entry_points(group=ENTRY_POINTS))
-    # Removed before it is loaded, since it may look up presets itself.
+    # Remove each before loading it, since it may look up presets itself.
     while _TO_LOAD:
         load_entry_point(_TO_LOAD.pop(0))
 
@@ -362,11 +358,11 @@ def load_entry_point(entry_point):
         loaded = entry_point.load()
         return loaded() if callable(loaded) else loaded
     except Exception as error:
-        # A fault in another package must not hide all presets or formats.
+        # An error in another package must not hide this package's presets.
         what = entry_point.group.rpartition(".")[2]
         warnings.warn(
             f"The entry point {entry_point.name!r} = {entry_point.value!r} of "
-            f"the group {entry_point.group!r} could not be loaded, and its "
+            f"the group {entry_point.group!r} could not be loaded, so its "
             f"{what} are missing: {type(error).__name__}: {error}",
             stacklevel=2,
         )

@@ -1,7 +1,4 @@
-"""Trained models: folders with weights, which are found by name.
-
-Keras is imported where a model is saved or loaded.
-"""
+"""Trained models: folders with weights, which are found by name."""
 
 import hashlib
 import json
@@ -13,12 +10,12 @@ import time
 from memlm_keras import files
 from memlm_keras.version import __version__
 
-# Folders, as in `PATH`, that hold `memlm/english` and the like.
+# Environment variable with paths of folders that contain trained models.
 VARIABLE = "MEMLM_PRESETS"
 METADATA, CONFIG, WEIGHTS = "metadata.json", "config.json", "model.weights.h5"
 DTYPES = ("float32", "float16", "int8")
 FORMAT = 1
-# Names of this package, and how to get each from a clone.
+# How to get each trained model of this package from a clone.
 _COPY = "Copy it from `memlm_keras/presets/trained` of a clone"
 _BUILD = "Build it in a clone with `python recipes/"
 SOURCES = {
@@ -30,7 +27,7 @@ SOURCES = {
     "weissenborn2016/am_gru_shared_sick": _COPY,
 }
 _SCALES = "scales"
-# Types of facts, by name.
+# Types of values in the metadata, by key.
 _TYPES = {
     **dict.fromkeys(("sha256", "card", "experiment"), dict),
     **dict.fromkeys((CONFIG, WEIGHTS, "kind", "text", "dtype"), str),
@@ -42,7 +39,7 @@ _OWN = pathlib.Path(__file__).parent / "presets" / "trained"
 
 
 def roots():
-    """Folders in which names are searched, in this order."""
+    """Returns the folders that are searched for a name, in this order."""
     paths = os.environ.get(VARIABLE, "").split(os.pathsep)
     return [*map(pathlib.Path, filter(None, paths)), _OWN]
 
@@ -50,9 +47,9 @@ def roots():
 def names():
     """Returns the names of all trained models that are installed.
 
-    These are folders that `save_to_preset` wrote: those of the package, of
-    which a clone has more, and those in the folders of the environment variable
-    `MEMLM_PRESETS`, whose paths are separated like those of `PATH`.
+    A trained model is a folder that `save_to_preset` wrote. The package
+    contains some, and a clone of its repository contains more. The environment
+    variable `MEMLM_PRESETS` adds folders to search, separated as in `PATH`.
 
     Example:
 
@@ -70,27 +67,26 @@ def names():
 
 def find(name):
     """Returns the folder of a trained model by path or name, or `None`; raises
-    `FileNotFoundError` for a name of this package that is not installed."""
+    `FileNotFoundError` if a model of this package is not installed."""
     for folder in (pathlib.Path(name), *(root / name for root in roots())):
         if any((folder / file).is_file() for file in (METADATA, WEIGHTS)):
             return folder
     if str(name) in SOURCES:
         raise FileNotFoundError(
-            f"The trained model {name} is not installed: it is in none of "
-            f"{', '.join(map(str, roots()))}. {SOURCES[str(name)]}, or put "
-            "its folder into one of these; the environment variable "
+            f"The trained model {name} is not installed. "
+            f"{SOURCES[str(name)]}, or put its folder into one of "
+            f"{', '.join(map(str, roots()))}; the environment variable "
             f"{VARIABLE} adds folders"
         )
     return None
 
 
 def read_metadata(folder):
-    """Returns the facts of a trained model, a dict; no weights are read."""
+    """Returns the metadata of a trained model, a dict."""
     path = pathlib.Path(folder) / METADATA
-    metadata = files.read_json(
-        path, "facts of a trained model", _remedy({}), _TYPES
-    )
-    with files.reading(path, "facts of a trained model", _remedy({})):
+    what = "metadata of a trained model"
+    metadata = files.read_json(path, what, _remedy({}), _TYPES)
+    with files.reading(path, what, _remedy({})):
         if metadata["format"] != FORMAT:
             raise ValueError(
                 f"it has the format {metadata['format']!r}, and memlm_keras "
@@ -112,7 +108,7 @@ def read_config(folder):
 
 
 def size_of(folder):
-    """Bytes of the files of a trained model."""
+    """Returns the number of bytes of the files of a trained model."""
     return sum(path.stat().st_size for path in pathlib.Path(folder).iterdir())
 
 
@@ -126,13 +122,13 @@ def _remedy(card):
 
 
 def load(folder, cls, **changes):
-    """Returns the model of a folder, of a class with `preset_kind`, with some
-    arguments changed that change no weights."""
+    """Loads a trained model of a class with a `preset_kind`; `changes` replace
+    saved arguments and must not change weights."""
     folder = pathlib.Path(folder)
     metadata = read_metadata(folder)
     if metadata["kind"] != cls.preset_kind:
         raise ValueError(
-            f"{folder} is of a `memlm_keras.{metadata['kind']}`: use its "
+            f"{folder} is for a `memlm_keras.{metadata['kind']}`: use its "
             f"`from_preset`. Received: a trained model for a "
             f"`{cls.preset_kind}`"
         )
@@ -147,7 +143,7 @@ def load(folder, cls, **changes):
 
 
 def _require_intact(folder, file, metadata):
-    """Raises an error unless a file of a trained model is as it was written."""
+    """Raises an error unless a file has the SHA-256 of the metadata."""
     path, expected = pathlib.Path(folder) / file, metadata["sha256"][file]
     remedy = _remedy(metadata["card"])
     if not path.is_file():
@@ -158,7 +154,7 @@ def _require_intact(folder, file, metadata):
     received = _sha256(path)
     if received != expected:
         raise ValueError(
-            f"The file {path} is damaged or another one. Expected SHA-256 "
+            f"The file {path} was changed or damaged. Expected SHA-256 "
             f"{expected}. Received: {received}. {remedy}"
         )
 
@@ -169,7 +165,7 @@ def _sha256(path):
 
 
 def _widen(path, widened):
-    """Copies a file of weights, with the products of int8 and scales."""
+    """Copies a file of weights, and multiplies int8 values by their scales."""
     import h5py
 
     with h5py.File(path) as stored, h5py.File(widened, "w") as file:
@@ -189,9 +185,8 @@ def _widen(path, widened):
 
 
 def save(model, folder, dtype, card, experiment=None):
-    """Writes a model as a folder that `load` reads, whole or not at all;
-    `experiment` has the arguments of the `Experiment` that trained it, which
-    say how `memlm evaluate` measures it."""
+    """Writes a model atomically as a folder that `load` reads; `experiment`,
+    the arguments of its `Experiment`, tells `memlm evaluate` how to measure."""
     import keras
 
     folder = pathlib.Path(folder)
@@ -203,9 +198,9 @@ def save(model, folder, dtype, card, experiment=None):
     if folder.is_dir() and any(folder.iterdir()):
         if not all((folder / file).is_file() for file in known):
             raise ValueError(
-                "`folder` must be a new or empty folder, or one of a trained "
-                f"model, which is replaced. Received: folder={str(folder)!r}, "
-                "with other files"
+                "`folder` must be new, empty, or the folder of a trained "
+                "model, which is replaced. Received: "
+                f"folder={str(folder)!r}, with other files"
             )
     config = keras.saving.serialize_keras_object(model)
     config.pop("compile_config", None)
@@ -236,7 +231,7 @@ def save(model, folder, dtype, card, experiment=None):
 
 
 def _write_weights(model, path, dtype):
-    """Writes weights as Keras does, with matrices of another dtype."""
+    """Writes weights as Keras does, with matrices converted to `dtype`."""
     import h5py
 
     with tempfile.TemporaryDirectory() as temporary:
@@ -246,7 +241,7 @@ def _write_weights(model, path, dtype):
             scales = stored.create_group(_SCALES)
 
             def write(name, item):
-                # A compiled model has its optimizer in the file too.
+                # The file of a compiled model also contains its optimizer.
                 if name.partition("/")[0] == "optimizer":
                     return
                 if isinstance(item, h5py.Group):
@@ -262,15 +257,15 @@ def _write_weights(model, path, dtype):
 
 
 def narrow(values, dtype):
-    """A matrix of float32 as `dtype`, and the scale of int8 or `None`; other
-    values are small, or no float32, and stay."""
+    """Converts a float32 matrix to `dtype` and keeps other values; also returns
+    the scale of int8 values, or `None`."""
     import numpy as np
 
     if values.dtype != "float32" or values.ndim < 2 or dtype == "float32":
         return values, None
     if dtype == "float16":
         return values.astype(dtype), None
-    # A scale for each word of a table, and for each unit of a kernel.
+    # One scale for each element of the longest axis, such as a table's words.
     others = [*range(values.ndim)]
     others.remove(int(np.argmax(values.shape)))
     scale = np.abs(values).max(axis=tuple(others), keepdims=True) / 127
@@ -279,7 +274,7 @@ def narrow(values, dtype):
 
 
 def _page(name, metadata):
-    """The text of a model card."""
+    """Returns the text of a model card."""
     card = dict(metadata["card"])
     description = card.pop("description", "A trained model.")
     facts = {

@@ -1,18 +1,18 @@
-"""Training of an AM-GRU over sequences, with a hand-written backward pass.
+"""Runs an AM-GRU over sequences, with a hand-written backward pass.
 
 Weissenborn (2016), Equations 8 to 13. On JAX and TensorFlow, the forward pass
-runs the cell's own steps. Differentiated automatically, each step would keep
-the whole memory for the backward pass and add to the gradient of each matrix.
-Here
+runs the cell's own steps. Automatic differentiation would store the whole
+memory at each step, and add to the gradient of each matrix at each step. Here:
 
-* the memory before a step is the memory after it, less the written change;
+* the backward pass subtracts the written change from the memory after a step
+  to get the memory before it;
 * the gradient of a matrix is one product over all steps, after the loop;
 * permutations of keys are look-ups in both directions;
-* the backward loop carries the inputs of its next step, as XLA on a CPU would
-  otherwise slice the sequence once for each copy of the memory.
+* the backward loop carries the inputs of its next step, since XLA on a CPU
+  would otherwise slice the sequence once for each copy of the memory.
 
-Gradients equal those of the steps, to rounding in float32. In bfloat16 the
-written change could not be taken back, and steps are differentiated.
+Gradients equal the automatic ones, up to rounding in float32. In bfloat16 the
+subtraction is too inexact, so steps are differentiated automatically.
 
 Shapes below: B batch, T time, H units, N_c copies.
 """
@@ -33,8 +33,8 @@ if keras.backend.backend() == "torch":
 
 
 def run(cell, projected, states, mask=None):
-    """Returns outputs `(B, T, H)`, which repeat at masked steps, and new states
-    of an `AssociativeGRUCell` over projected inputs `(B, T, ...)`."""
+    """Runs an `AssociativeGRUCell` over projected inputs `(B, T, ...)`; returns
+    outputs `(B, T, H)`, which repeat at masked steps, and new states."""
     in_backend = _run_in_place if keras.backend.backend() == "torch" else _run
     outputs, memory = in_backend(cell, projected, states, mask)
     return outputs, [outputs[:, -1], memory, *states[2:]]
@@ -79,14 +79,15 @@ def _run(cell, projected, states, mask):
 
 
 def _loop(step, inputs, states, go_backwards=False):
-    """Runs `step` over time: outputs `(T, ...)` in loop order, and states."""
+    """Runs `step` over time; returns outputs `(T, ...)` in the order of the
+    loop, and the last states."""
     _, outputs, states = rnn(
         step,
         inputs,
         states,
         go_backwards=go_backwards,
-        # An unknown time is a tensor; Keras would take one outside of a list
-        # for lengths to mask by.
+        # An unknown time is a tensor, which Keras would use as lengths to mask
+        # by if it were not in a list.
         input_length=[ops.shape(keras.tree.flatten(inputs)[0])[0]],
         time_major=True,
     )
@@ -96,14 +97,14 @@ def _loop(step, inputs, states, go_backwards=False):
 def _backward(
     cell, positions, mask, states, weights, kept, memory, d_outputs, d_memory
 ):
-    """Gradients of the projected inputs, the states and the weights."""
+    """Returns the gradients of projected inputs, states and weights."""
     h, copies, count = cell.units, cell.num_copies, cell.num_keys
     hidden = ops.transpose(states[0])
     source = [reverse_axes(memory) for memory in cell.memories(states)[1:]]
     to_hidden, to_value, to_source = [
         ops.transpose(weights[index]) for index in (0, 1, -1)
     ]
-    # Where each number is among all copies, in rows.
+    # Positions of each number in all copies, one row for each number.
     inverse = ops.cast(ops.argsort(positions, axis=0), "int32")
     inverse = inverse * copies + ops.arange(copies, dtype="int32")
     d_memory = reverse_axes(cell.copies(d_memory))
@@ -202,7 +203,7 @@ def _backward(
 
 
 def _parts(joined, sizes, axis):
-    """Splits an axis into parts of these sizes."""
+    """Splits an axis into parts of the given sizes."""
     parts, start, before = [], 0, (slice(None),) * axis
     for size in sizes:
         parts.append(joined[(*before, slice(start, start + size))])
@@ -216,14 +217,14 @@ def _add(memory, keys, value):
 
 
 def _keys_gradient(memory, value):
-    """Gradient of keys that wrote `value` to a memory with gradient `memory`,
-    or read from `memory` a value with gradient `value`."""
+    """Returns the gradient of keys that wrote `value` to a memory with the
+    gradient `memory`, or read from `memory` a value with gradient `value`."""
     re, im = split(value[:, None], 0)
     return complex_vectors.encode(memory, (re, -im))
 
 
 def _look_up_gradient(upstream, inverse):
-    """Gradient of a key, given that of its copies."""
+    """Returns the gradient of a key, given the gradient of its copies."""
 
     def summed(part):
         numbers, copies, batch = ops.shape(part)
@@ -234,7 +235,7 @@ def _look_up_gradient(upstream, inverse):
 
 
 def _product(left, right):
-    """Sum over time and batch of outer products, as one matrix product."""
+    """Sums outer products over time and batch, by one matrix product."""
     left, right = (
         ops.reshape(ops.transpose(steps, (1, 0, 2)), (steps.shape[1], -1))
         for steps in (left, right)
@@ -243,9 +244,8 @@ def _product(left, right):
 
 
 # === PyTorch ===
-# The halves of a complex number are adjacent, so that rows of real numbers are
-# views of complex ones. Buffers are made once, as launching an operation costs
-# more than computing it.
+# Real and imaginary parts are adjacent, so that a complex tensor can be a view
+# of a real one. Buffers are allocated once, and operations write in place.
 
 
 def _run_in_place(cell, projected, states, mask):
@@ -257,7 +257,7 @@ def _run_in_place(cell, projected, states, mask):
         _interleave(kernel.T, cell.units).T
         for kernel in (recurrent, memory_kernel, *source_kernel)
     ]
-    # The gates read the value, the candidate reads it after the reset gate.
+    # The gates read the value, and the candidate the value after the reset.
     of_gates, of_candidate = kernels[1].split([2 * cell.units, cell.units], 1)
     kernels[1:2] = of_gates.contiguous(), of_candidate.contiguous()
     loop = _Loop(cell, positions.T, projected, mask)
@@ -273,24 +273,24 @@ def _run_in_place(cell, projected, states, mask):
 
 
 def _interleave(tensor, units):
-    """Makes the two halves of each complex number adjacent."""
+    """Makes the real and imaginary part of each number adjacent."""
     halves = tensor.unflatten(-1, (-1, 2, units // 2))
     return halves.transpose(-1, -2).flatten(-3)
 
 
 def _separate(tensor, units):
-    """Inverse of `_interleave`."""
+    """Inverts `_interleave`."""
     numbers = tensor.unflatten(-1, (-1, units // 2, 2))
     return numbers.transpose(-1, -2).flatten(-3)
 
 
 def _complex(tensor):
-    """A view of real numbers `(..., 2 n)` as complex numbers `(..., n)`."""
+    """Views real numbers `(..., 2 n)` as complex numbers `(..., n)`."""
     return torch.view_as_complex(tensor.unflatten(-1, (-1, 2)))
 
 
 class _Loop:
-    """All steps forward and backward, for the sizes of a cell."""
+    """Forward and backward loop over all steps of a cell."""
 
     def __init__(self, cell, positions, projected, mask):
         self.units, self.num_keys = cell.units, cell.num_keys
@@ -298,8 +298,8 @@ class _Loop:
         self.copies, self.numbers = positions.shape
         first = torch.arange(self.copies, device=positions.device)
         inverse = first[:, None] * self.numbers + positions.argsort(dim=1)
-        # All copies in a row, repeated for each row of the batch, since
-        # `gather` takes a fifth of the time of `index_select` here.
+        # Indices of all copies, repeated for each row of the batch: `gather`
+        # takes a fifth of the time of `index_select` here.
         self.positions, self.inverse = (
             rows.flatten().long().repeat(len(projected), 1)
             for rows in (positions, inverse)
@@ -309,7 +309,7 @@ class _Loop:
             self.mask = mask.T[..., None].to(torch.float32)
 
     def _permuted(self, key, out):
-        """Copies `(B, N_c, H / 2)` of a key `(B, H / 2)`."""
+        """Writes the copies `(B, N_c, H / 2)` of a key `(B, H / 2)`."""
         torch.gather(key, 1, self.positions, out=out.flatten(1))
         return out
 
@@ -318,7 +318,7 @@ class _Loop:
         return rows.view_as(upstream).sum(dim=1)
 
     def _read(self, keys, memory, out, buffer):
-        """Sum over the copies of the values read by a key, `(B, H)`."""
+        """Sums the values `(B, H)` that the copies of a key read."""
         torch.mul(memory, keys.conj(), out=buffer)
         torch.sum(buffer, dim=1, out=_complex(out))
 
@@ -331,7 +331,8 @@ class _Loop:
         return keys.movedim(-2, -3), *(gate[..., :h] for gate in gates)
 
     def forward(self, projected, hidden, bias, recurrent, *others):
-        """Outputs `(T, B, H)` and the memory `(B, N_c, H / 2, 2)`."""
+        """Returns outputs `(T, B, H)` and the memory `(B, N_c, H / 2, 2)`, and
+        what `backward` needs."""
         count = len(others) // 2
         kernels, begun = others[: count + 1], others[count + 1 :]
         of_gates, of_candidate, *of_source = kernels
@@ -378,7 +379,7 @@ class _Loop:
         return results, (kept, recurrent, kernels, begun[1:])
 
     def backward(self, kept, d_outputs, d_memory):
-        """Gradients of the arguments of `forward`."""
+        """Returns the gradients of the arguments of `forward`."""
         kept, recurrent, kernels, source = kept
         columns, all_keys, outputs, written, values, memory = kept
         h, mask = self.units, self.mask
@@ -392,7 +393,7 @@ class _Loop:
         by_update = (candidate - value) * update * (1 - update)
         by_reset = value * reset * (1 - reset)
         modulus = _modulus(torch.view_as_real(raw))
-        # A number that was divided by its modulus can change its phase only.
+        # A number of modulus one can change only its phase.
         fixed = (modulus > self.least[0]).to(modulus.dtype)
         modulus.clamp_(min=self.least[1])
         parts_of_keys = torch.view_as_real(all_keys)
@@ -475,11 +476,10 @@ class _Loop:
 
 
 def _modulus(pairs):
-    """Moduli of complex numbers."""
-    # Faster than `abs` of complex numbers.
+    """Computes the moduli of pairs, faster than `abs` of complex numbers."""
     return pairs.square().sum(dim=-1, keepdim=True).sqrt_()
 
 
 def _sum_of_products(left, right):
-    """Sum over time and batch of outer products, as one matrix product."""
+    """Sums outer products over time and batch, by one matrix product."""
     return left.flatten(0, 1).T @ right.flatten(0, 1)

@@ -19,8 +19,8 @@ from memlm_keras.masking import masked_softmax
 class LSTMNetworkCell(DistinctKernels, ProjectedCell):
     """An LSTM that attends to all its earlier states (LSTMN).
 
-    In place of the last state, the cell reads a mixture of those before it,
-    which it keeps on a tape:
+    The cell keeps its earlier states on a tape, and reads a mixture of them in
+    place of the last state:
 
         a_i   = v . tanh(W_h h_i + W_x x_t + W_h~ h~_{t-1})          (4)
         s     = softmax(a)                                           (5)
@@ -29,17 +29,18 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         c_t   = f * c~_t + i * g                                     (8)
         h_t   = o * tanh(c_t)                                        (9)
 
-    over i < t; before the first step all are zero. With `fusion` the cell also
-    attends to the tape of a source sequence, `gamma_j` and `alpha_j`, which
-    does not grow (deep attention fusion):
+    over i < t; before the first step, all states are zero. With `fusion` (the
+    paper's deep attention fusion), the cell also attends to the finished tape
+    of a source sequence, with hidden states `gamma_j` and cell states
+    `alpha_j`:
 
         b_j   = u . tanh(W_g gamma_j + W_y x_t + W_g~ gamma~_{t-1})  (10)
         gamma~_t, alpha~_t = sums by softmax(b)                      (11, 12)
         r_t   = sigm(W_r [x_t; gamma~_t])                            (13)
         c_t   = r_t * alpha~_t + f * c~_t + i * g                    (14)
 
-    With an empty source this is the cell without `fusion`, so one cell can read
-    both sequences.
+    With an empty source tape, this equals the cell without `fusion`, so one
+    cell can read both sequences.
 
     | equations | weight | shape |
     |---|---|---|
@@ -53,18 +54,18 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
     Args:
         units: integer, H.
         window: integer, L, number of states on the tape; a new state replaces
-            the oldest. Source and target must have the same.
-        fusion: whether there is a source.
+            the oldest. The cells of source and target must have the same.
+        fusion: whether the cell reads the tape of a source.
         kernel_initializer: initializer of all matrices.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
         inputs: float tensor `(B, d)`.
-        states: list of `h_{t-1}`, `(B, H)`, `h~_{t-1}`, `(B, H)`, the filled
-            slots of the tape, `(B, L)`, and the flat tape, `(B, 3 L H)`, of
-            `W_h h_i`, `h_i` and `c_i`, the last slot the most recent; with
-            `fusion`, also `gamma~_{t-1}`, `(B, H)`, and the filled slots and
-            the flat tape of the source.
+        states: list of `h_{t-1}`, `(B, H)`; `h~_{t-1}`, `(B, H)`; the filled
+            slots of the tape, `(B, L)`, ones and zeros; and the flat tape,
+            `(B, 3 L H)`, whose slots contain `W_h h_i`, `h_i` and `c_i`, the
+            most recent last. With `fusion`, also `gamma~_{t-1}`, `(B, H)`, and
+            the filled slots and the flat tape of the source.
 
     Returns:
         A tuple of `h_t`, `(B, H)`, and the list of new states.
@@ -119,7 +120,7 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         return {"window": self.window, "units": self.units}
 
     def states_after_source(self, states):
-        """Initial states for a target: the source's tape, the rest zeros."""
+        """Returns initial states for a target: zeros, and the source's tape."""
         output, read, filled, tape = states[:4]
         zeros = map(ops.zeros_like, (output, read, filled, tape, read))
         return [*zeros, filled, tape]
@@ -129,7 +130,6 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         columns = 7 * h if self.fusion else 5 * h
         self.kernel = self.add_kernel("kernel", (d, columns))
         self.recurrent_kernel = self.add_kernel("recurrent_kernel", (h, 4 * h))
-        # Ones for the forget gate.
         self.bias = self.add_bias([0.0, 1.0, 0.0, 0.0], h)
         self.key_kernel = self.add_kernel("key_kernel", (h, h))
         self.read_kernel = self.add_kernel("read_kernel", (h, h))
@@ -149,7 +149,7 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         return ops.matmul(inputs, self.kernel)
 
     def begin(self, states):
-        """Puts `W_g gamma_j` in place of `W_h gamma_j` on the source's tape."""
+        """Replaces `W_h gamma_j` by `W_g gamma_j` on the source's tape."""
         if not self.fusion:
             return states
         *others, tape = states
@@ -161,7 +161,7 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         return [*others, self._flat(slots)]
 
     def step(self, projected, states):
-        """Returns `h_t` and the new states, given states of `begin`."""
+        """Returns `h_t` and the new states; `begin` prepares the first."""
         h = self.units
         _, read, filled, tape = states[:4]
         slots = self._slots(tape)
@@ -203,7 +203,7 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         return output, states
 
     def _attend(self, slots, filled, query, score_kernel):
-        """Weighted sums of the hidden and of the cell states on a tape."""
+        """Attends to a tape; returns the mixed hidden and cell states."""
         h = self.units
         keys = ops.tanh(slots[..., :h] + query[:, None])
         scores = ops.matmul(keys, score_kernel)[..., 0]

@@ -1,9 +1,9 @@
 """Complex vectors as pairs of their real and imaginary parts.
 
 Weissenborn (2016), Section 3.1, after Plate (1995) and Danihelka et al. (2016).
-A vector of H real numbers, H even, stands for H / 2 complex ones:
-`r = [r_re; r_im]`. Layers keep such vectors; computations split them into
-pairs, so that no step of a loop has to join the halves.
+A vector of H real numbers, H even, represents H / 2 complex numbers:
+`r = [r_re; r_im]`. States of layers are such vectors. The functions below take
+pairs `(r_re, r_im)`, so that a step of a loop need not join the halves.
 
 Shapes below: B batch, H units, N_c copies.
 """
@@ -16,12 +16,13 @@ from memlm_keras.gradients import divide_by_length
 from memlm_keras.gradients import divide_by_length_gradient
 from memlm_keras.gradients import length_of
 
-# Kinds of keys: the least that each number, and its gradient, are divided by.
+# By kind of key, the smallest number that an element, and its gradient, are
+# divided by.
 KEYS = {"bound": (1.0, 1.0), "unit": UNIT}
 
 
 def split(vector, axis=-1):
-    """The pair of halves of a vector."""
+    """Splits a vector into the pair of its halves, along the last axis or 0."""
     numbers = vector.shape[axis] // 2
     if axis:
         return vector[..., :numbers], vector[..., numbers:]
@@ -29,12 +30,12 @@ def split(vector, axis=-1):
 
 
 def join(pair, axis=-1):
-    """The vector of a pair of halves."""
+    """Joins the halves of a vector."""
     return ops.concatenate(pair, axis=axis)
 
 
 def encode(key, value):
-    """Product of pairs `(..., H / 2)`, Weissenborn (2016), Equation 1."""
+    """Multiplies pairs `(..., H / 2)`; Weissenborn (2016), Equation 1."""
     return (
         key[0] * value[0] - key[1] * value[1],
         key[0] * value[1] + key[1] * value[0],
@@ -42,21 +43,21 @@ def encode(key, value):
 
 
 def normalize(vector, key="bound"):
-    """Divides a pair `(..., H / 2)` by its moduli, or by the bound of the kind
-    of key where they are smaller; Weissenborn (2016), Equations 9 and 10."""
+    """Divides a pair `(..., H / 2)` by its moduli, or by the bound in `KEYS`
+    where a modulus is smaller; Weissenborn (2016), Equations 9 and 10."""
     return divide_by_length(vector, KEYS[key])
 
 
 def normalize_gradient(vector, upstream, key="bound"):
-    """Gradient of `vector`, given the gradient of `normalize(vector, key)`."""
+    """Returns the gradient of `vector`, given that of `normalize(vector)`."""
     return divide_by_length_gradient(
         normalize(vector, key), length_of(vector), upstream, KEYS[key]
     )
 
 
 def permutations_from(seed):
-    """Returns an initializer of permutations `(N_c, H / 2)`, of which the first
-    is the identity."""
+    """Returns an initializer that draws permutations `(N_c, H / 2)`; the first
+    one is the identity."""
 
     def draw(shape, dtype):
         copies, numbers = shape
@@ -70,16 +71,16 @@ def permutations_from(seed):
 
 
 def matrix_of(permutations, dtype):
-    """The matrix `(H / 2, N_c H / 2)` of permutations `(N_c, H / 2)`."""
-    # A product with ones and zeros, as the gradient of a look-up would be a
-    # scatter, several times as slow in a loop over time.
+    """Returns permutations `(N_c, H / 2)` as a matrix `(H / 2, N_c H / 2)`."""
+    # In a loop over time, the gradient of a look-up, a scatter, would be
+    # several times as slow as a product with zeros and ones.
     positions = ops.reshape(permutations, (-1,))
     one_hot = ops.one_hot(positions, permutations.shape[1], dtype=dtype)
     return ops.transpose(one_hot)
 
 
 def permute(vector, matrix):
-    """Copies of a vector by `matrix_of`: a pair of `(..., N_c, H / 2)`."""
+    """Permutes a pair by `matrix_of`; returns a pair of `(..., N_c, H / 2)`."""
     numbers, columns = matrix.shape
 
     def permuted(part):
@@ -109,10 +110,11 @@ def write(keys, value, memory):
 
 
 def look_up(key, positions):
-    """Copies, `(H / 2, N_c, B)`, of a key, by permutations `(H / 2, N_c)`."""
+    """Permutes a key, a pair of `(H / 2, B)`, by permutations `(H / 2, N_c)`;
+    returns a pair of `(H / 2, N_c, B)`."""
     return tuple(ops.take(part, positions, axis=0) for part in key)
 
 
 def reverse_axes(memory):
-    """Moves the batch of a memory, a pair, to the last axis, or back."""
+    """Moves the batch axis of both parts of a memory to the end, or back."""
     return tuple(ops.transpose(part, (2, 1, 0)) for part in memory)

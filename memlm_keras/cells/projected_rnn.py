@@ -1,4 +1,4 @@
-"""Running a cell with its input projections outside the loop over time."""
+"""Recurrent layer that projects all inputs before its loop over time."""
 
 import keras
 from keras import ops
@@ -8,7 +8,7 @@ from memlm_keras.kernels import expanded
 
 
 class ProjectedCell(keras.layers.Layer):
-    """Base of cells that a `ProjectedRNN` runs; states begin as zeros."""
+    """Base class of cells for a `ProjectedRNN`; initial states are zeros."""
 
     def get_initial_state(self, batch_size=None):
         """Returns zeros `(B, size)` for each of `state_size`."""
@@ -25,21 +25,21 @@ class ProjectedCell(keras.layers.Layer):
 class ProjectedRNN(keras.layers.RNN):
     """A `keras.layers.RNN` that projects all inputs of a sequence at once.
 
-    The part of a cell's computation that depends on its inputs alone does not
-    depend on time, and one large matrix product before the loop is faster than
-    a small one in every step. Outputs, states, arguments and weights are those
-    of `keras.layers.RNN` around the same cell.
+    One large matrix product before the loop is faster than a small one in each
+    step. Outputs, states, arguments and weights equal those of
+    `keras.layers.RNN` with the same cell.
 
-    A cell may have further methods:
+    A cell may have more methods:
 
-    * `noise(inputs)`, with an attribute `is_noisy`, as `ZoneoutLSTMCell`: draws
-      the noise of a whole sequence in training, and `step(projected, states,
-      noise)` gets that of its step.
-    * `begin(states)`, as `LSTMNetworkCell`: transforms the initial states once.
-    * `step_function()`, as `AssociativeMemoryCell`: returns a `step` that
-      shares the tensors that all steps need.
-    * `run(projected, states, mask)`, with an attribute `has_own_gradient`, as
-      `AssociativeGRUCell`: replaces the whole loop in training in float32.
+    * `noise(inputs)`, used if the attribute `is_noisy` is true, as in
+      `ZoneoutLSTMCell`: draws the noise of a whole sequence in training. Then
+      `step(projected, states, noise)` gets the noise of its step.
+    * `begin(states)`, as in `LSTMNetworkCell`: transforms the initial states.
+    * `step_function()`, as in `AssociativeMemoryCell`: returns a `step` that
+      computes the tensors that all steps share only once.
+    * `run(projected, states, mask)`, used if the attribute `has_own_gradient`
+      is true, as in `AssociativeGRUCell`: replaces the loop when training in
+      float32.
 
     Args:
         cell: a cell with the methods `project_inputs(inputs)`, from
@@ -50,8 +50,8 @@ class ProjectedRNN(keras.layers.RNN):
         **kwargs: arguments of `keras.layers.RNN`; the dtype is the cell's.
 
     Raises:
-        ValueError: if the cell does not have the two methods, or for a dtype
-            that is not the cell's.
+        ValueError: if the cell does not have these two methods, or `dtype` is
+            not the cell's.
 
     Example:
 
@@ -69,15 +69,15 @@ class ProjectedRNN(keras.layers.RNN):
                 "the cells of `memlm_keras.cells` have; use `keras.layers.RNN` "
                 f"for other cells. Received: cell={cell!r}"
             )
-        # The cell's methods run in the layer's precision.
+        # The methods of the cell run in the precision of the layer.
         own = cell.dtype_policy
         if own.quantization_mode is not None:
-            # The layer itself has no weights to quantize.
+            # The layer has no weights except the cell's to quantize.
             own = keras.dtype_policies.get(own.name.partition("_from_")[2])
         dtype = keras.dtype_policies.get(kwargs.pop("dtype", None) or own)
         if dtype.name != own.name:
             raise ValueError(
-                f"`dtype` must be that of the cell, {own.name!r}. Received: "
+                f"`dtype` must be the cell's, {own.name!r}. Received: "
                 f"dtype={dtype.name!r}"
             )
         super().__init__(cell, dtype=own, **kwargs)
@@ -120,8 +120,8 @@ class ProjectedRNN(keras.layers.RNN):
             initial_state,
             go_backwards=go_backwards,
             mask=mask,
-            # On PyTorch, a loop that is not unrolled computes its first step
-            # twice.
+            # On PyTorch, Keras computes the first step of a loop twice unless
+            # it is unrolled.
             unroll=self.unroll or keras.backend.backend() == "torch",
             input_length=sequences.shape[1],
             zero_output_for_mask=self.zero_output_for_mask,
@@ -130,5 +130,5 @@ class ProjectedRNN(keras.layers.RNN):
 
 
 def projects_inputs(cell):
-    """Whether `ProjectedRNN` can run a cell."""
+    """Returns whether `ProjectedRNN` can run a cell."""
     return hasattr(cell, "project_inputs") and hasattr(cell, "step")

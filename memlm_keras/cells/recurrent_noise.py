@@ -18,7 +18,7 @@ MASKS = ("step", "sequence")
 
 
 class NoisyCell(Int8Kernels):
-    """Base of cells whose noise is drawn before the loop over time.
+    """Base class of cells whose noise is drawn before the loop over time.
 
     Subclasses implement `step(projected, states, noise=None)` and
     `noise(inputs)`, from `(B, T, input_dim)` to `(B, T, ...)`.
@@ -29,18 +29,18 @@ class NoisyCell(Int8Kernels):
             if kwargs.get(name):
                 raise ValueError(
                     f"`{name}` is not for a {type(self).__name__}; use a "
-                    "dropout layer before it, or `LanguageModel(dropout=...)`, "
-                    f"for its inputs. Received: {name}={kwargs[name]!r}"
+                    "dropout layer, or `LanguageModel(dropout=...)`, for its "
+                    f"inputs. Received: {name}={kwargs[name]!r}"
                 )
         super().__init__(units, **kwargs)
 
     def call(self, inputs, states, training=False):
         if training and self.is_noisy:
             raise ValueError(
-                f"A {type(self).__name__} is trained inside "
-                "`memlm_keras.cells.ProjectedRNN`, which draws the noise of a "
-                "whole sequence at once. Received: training=True in a call of "
-                "a single step, as by `keras.layers.RNN`"
+                f"A {type(self).__name__} must be trained inside a "
+                "`memlm_keras.cells.ProjectedRNN`, which draws its noise. "
+                "Received: training=True in a call of the cell, as by "
+                "`keras.layers.RNN`"
             )
         return self.step(self.project_inputs(inputs), states)
 
@@ -51,7 +51,7 @@ class NoisyCell(Int8Kernels):
 
 
 class NoisyLSTMCell(NoisyCell, keras.layers.LSTMCell):
-    """Base of LSTM cells with noise: their gates."""
+    """Base class of LSTM cells with noise."""
 
     def gates(self, projected, hidden):
         """Computes `i`, `f`, `g` and `o`, each `(B, units)`, activated."""
@@ -63,7 +63,7 @@ class NoisyLSTMCell(NoisyCell, keras.layers.LSTMCell):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class ZoneoutLSTMCell(NoisyLSTMCell):
-    """LSTM whose units keep their last values at random.
+    """LSTM cell whose units keep their last values at random.
 
     Krueger et al. (2017), Section 3.3: with `i, f, g, o` the gates and the
     candidate of an LSTM, and masks `d` drawn at each step,
@@ -71,13 +71,14 @@ class ZoneoutLSTMCell(NoisyLSTMCell):
         c_t = d^c * c_{t-1} + (1 - d^c) * (f * c_{t-1} + i * g)
         h_t = d^h * h_{t-1} + (1 - d^h) * o * tanh(f * c_{t-1} + i * g)
 
-    Each entry of `d^c` is 1 with the probability `cell_zoneout` and of `d^h`
-    with `hidden_zoneout`. In inference they are these probabilities.
+    Each entry of `d^c` is 1 with the probability `cell_zoneout`, and each entry
+    of `d^h` with `hidden_zoneout`; otherwise it is 0. In inference, all entries
+    equal these probabilities.
 
     Args:
         units: integer, size of the output.
         cell_zoneout: float in [0, 1), probability that a unit of c is kept.
-        hidden_zoneout: float in [0, 1), likewise of h.
+        hidden_zoneout: float in [0, 1), probability that a unit of h is kept.
         **kwargs: other arguments of `keras.layers.LSTMCell`.
 
     Call arguments:
@@ -89,8 +90,9 @@ class ZoneoutLSTMCell(NoisyLSTMCell):
         A tuple of `h_t` and the list `[h_t, c_t]`.
 
     Raises:
-        ValueError: for rates outside [0, 1), for `dropout` and
-            `recurrent_dropout`, and for training outside of a `ProjectedRNN`.
+        ValueError: if a rate is outside [0, 1), `dropout` or
+            `recurrent_dropout` is given, or the cell is trained outside of a
+            `ProjectedRNN`.
 
     Example:
 
@@ -139,7 +141,7 @@ class ZoneoutLSTMCell(NoisyLSTMCell):
 
 
 class DroppedCandidate(NoisyCell):
-    """Base of the cells with recurrent dropout: their masks."""
+    """Base class of the cells with recurrent dropout."""
 
     def __init__(self, units, rate=0.25, masks="step", **kwargs):
         require_rate("rate", rate)
@@ -165,7 +167,7 @@ class DroppedCandidate(NoisyCell):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class RecurrentDropoutLSTMCell(DroppedCandidate, NoisyLSTMCell):
-    """LSTM that drops units of its candidate, and none of its memory.
+    """LSTM cell with dropout of the candidate only (recurrent dropout).
 
     Semeniuta et al. (2016), Section 3: with `i, f, g, o` the gates and the
     candidate of an LSTM and `d` a dropout mask,
@@ -173,22 +175,23 @@ class RecurrentDropoutLSTMCell(DroppedCandidate, NoisyLSTMCell):
         c_t = f * c_{t-1} + i * (d * g)
         h_t = o * tanh(c_t)
 
-    Entries of `d` are zero with the probability `rate`, otherwise
-    `1 / (1 - rate)`. Keras' `recurrent_dropout` is different: it drops units of
-    `h_{t-1}` (Gal and Ghahramani, 2016).
+    Each entry of `d` is zero with the probability `rate`, otherwise
+    `1 / (1 - rate)`; `c` itself is never dropped. Keras' `recurrent_dropout`
+    instead drops units of `h_{t-1}` (Gal and Ghahramani, 2016).
 
     Args:
         units: integer, size of the output.
         rate: float in [0, 1).
-        masks: `"step"`, a mask for each step, or `"sequence"`, one for all
-            steps.
+        masks: `"step"` for a new mask at each step, or `"sequence"` for one
+            mask for all steps.
         **kwargs: other arguments of `keras.layers.LSTMCell`.
 
-    Call arguments and results are those of `ZoneoutLSTMCell`.
+    Call arguments and results: see `ZoneoutLSTMCell`.
 
     Raises:
-        ValueError: for a `rate` outside [0, 1), unknown `masks`, `dropout` and
-            `recurrent_dropout`, and training outside of a `ProjectedRNN`.
+        ValueError: if `rate` is outside [0, 1), `masks` is unknown, `dropout`
+            or `recurrent_dropout` is given, or the cell is trained outside of a
+            `ProjectedRNN`.
 
     Example:
 
@@ -210,9 +213,9 @@ class RecurrentDropoutLSTMCell(DroppedCandidate, NoisyLSTMCell):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class RecurrentDropoutGRUCell(DroppedCandidate, keras.layers.GRUCell):
-    """GRU that drops units of its candidate, and none of its memory.
+    """GRU cell with dropout of the candidate only (recurrent dropout).
 
-    Semeniuta et al. (2016), Section 3: with `d` a dropout mask, see
+    Semeniuta et al. (2016), Section 3: with `d` a dropout mask as in
     `RecurrentDropoutLSTMCell`,
 
         z = sigm(W_z x_t + U_z h_{t-1} + b_z)
@@ -220,13 +223,13 @@ class RecurrentDropoutGRUCell(DroppedCandidate, keras.layers.GRUCell):
         g = tanh(W_g x_t + U_g (r * h_{t-1}) + b_g)
         h_t = z * h_{t-1} + (1 - z) * (d * g)
 
-    It is Keras' GRU with `reset_after=False`, in which `z` keeps the state.
+    Without the mask, this is Keras' GRU with `reset_after=False`.
 
     Args:
         units: integer, size of the output.
         rate: float in [0, 1).
         masks: `"step"` or `"sequence"`.
-        **kwargs: other arguments of `keras.layers.GRUCell`, without
+        **kwargs: other arguments of `keras.layers.GRUCell` except
             `reset_after`.
 
     Call arguments:

@@ -1,7 +1,7 @@
 """Higher-order recurrent networks (Soltani and Jiang, 2016).
 
-The paper of Daniluk et al. (2017) compares against two of them, of third order:
-each step reads the last n outputs instead of one.
+Each step reads the last n outputs instead of one. Daniluk et al. (2017) compare
+their models with two such networks, of order 3.
 """
 
 import keras
@@ -15,7 +15,7 @@ from memlm_keras.kernels import distinct
 
 
 class HigherOrderCell(Int8Kernels, ProjectedCell):
-    """Base of the higher-order cells, whose state is the last n outputs."""
+    """Base class of the higher-order cells; states are the last n outputs."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class HigherOrderCell(Int8Kernels, ProjectedCell):
         self.output_size = units
 
     def step(self, projected, states):
-        """Returns the output `(B, k)` and the new states, latest first."""
+        """Returns the output `(B, k)` and the new states, the latest first."""
         output = self.output_of(projected, states)
         return output, [output, *states[:-1]]
 
@@ -63,14 +63,15 @@ class HigherOrderCell(Int8Kernels, ProjectedCell):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class FOFEHORNNCell(HigherOrderCell):
-    """Higher-order cell with fixed-size ordinally forgetting weights.
+    """Higher-order cell that weights earlier outputs by fixed factors (FOFE).
 
     Soltani and Jiang (2016); baseline of Daniluk et al. (2017), Figure 2c:
 
         h_t = tanh(W x_t + b + sum_{i=1..n} alpha^i U_i h_{t-i})
 
-    with outputs before the first step zero. The factor alpha is a constant;
-    0.6 is from secondary notes on the first paper, as the second states none.
+    where outputs before the first step are zero. FOFE is fixed-size ordinally
+    forgetting encoding. The factor alpha is a constant, which Daniluk et al. do
+    not state; 0.6 is from secondary notes on Soltani and Jiang.
 
     | paper | weight | shape |
     |---|---|---|
@@ -171,8 +172,8 @@ class GatedHORNNCell(HigherOrderCell):
         r_i = sigm(A_i x_t + B_i h_{t-i})
         h_t = tanh(W x_t + b + sum_{i=1..n} r_i * (U_i h_{t-i}))
 
-    with outputs before the first step zero. The number of parameters in Figure
-    2c implies one gate without bias for each order.
+    where outputs before the first step are zero. The number of parameters in
+    Figure 2c implies one gate without bias for each order.
 
     | paper | weight | shape |
     |---|---|---|
@@ -188,7 +189,7 @@ class GatedHORNNCell(HigherOrderCell):
         bias_initializer: initializer of `b`.
         **kwargs: arguments of `keras.layers.Layer`.
 
-    Call arguments and results are those of `FOFEHORNNCell`.
+    Call arguments and results: see `FOFEHORNNCell`.
 
     Raises:
         ValueError: if `units` or `order` is not a positive integer.

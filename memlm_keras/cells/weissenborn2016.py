@@ -1,9 +1,10 @@
 """The cells of Weissenborn (2016) with an associative memory.
 
 "Neural Associative Memory for Dual-Sequence Modeling", Sections 3.2, 4 and 5.2:
-the gated recurrent unit, any other cell, and both with the memory of a source.
-`complex_vectors` has the operations of the memory, and `associative_backward`
-the backward pass of the gated recurrent unit.
+a gated recurrent unit, a wrapper of any other cell, and versions of both that
+read the memory of a source sequence. `complex_vectors` implements the
+operations of the memory, and `associative_backward` the backward pass of the
+gated recurrent unit.
 
 Shapes below: B batch, H units of the memory, k units of the output, N_c copies.
 """
@@ -24,21 +25,21 @@ SOURCE_KEYS = ("shared", "separate")
 
 
 class AssociativeCell(DistinctKernels, ProjectedCell):
-    """Base of the cells whose state is in a redundant associative memory.
+    """Base class of cells that store their state in an associative memory.
 
-    The states are flat: the last output, `(B, k)`, the memory, `(B, N_c H)`,
-    the other states of the inner cell, and, with a `source_key`, the memory of
-    a source sequence, `(B, N_c H)`, which is read and never written.
+    The states are flat: the last output, `(B, k)`; the memory, `(B, N_c H)`;
+    the other states of the inner cell; and, with a `source_key`, the memory of
+    a source sequence, `(B, N_c H)`, which is never written.
 
-    The permutations of the keys are weights that are not trained: cells of the
-    same seed, size and number of copies have the same.
+    The permutations of the keys are non-trainable weights. They are equal in
+    cells with equal `seed`, size and `num_copies`.
     """
 
-    # A value that is written to an empty memory is read back times |r|^2, so
-    # the vectors that keys are made of must not be short: by default, models
-    # with such a cell draw embeddings from U(-0.5, 0.5), the size of GloVe's.
+    # A value that is written to an empty memory is read back times |r|^2. So
+    # inputs, which keys are computed from, must not be short: by default,
+    # models with such a cell draw embeddings from U(-0.5, 0.5), like GloVe's.
     embedding_range = 0.5
-    # `None`, or by which key a source memory is read, "shared" or "separate".
+    # The key that reads a source memory, "shared" or "separate"; or `None`.
     source_key = None
     # Sizes of the other states of the inner cell.
     remainder = ()
@@ -57,8 +58,8 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         require_one_of("key", key, complex_vectors.KEYS)
         if memory_units % 2:
             raise ValueError(
-                f"{type(self).__name__} keeps complex numbers, of two real "
-                "ones each, so its `units` must be even. Received: "
+                f"`units` of a {type(self).__name__} must be even, since two "
+                "real numbers make a complex one. Received: "
                 f"units={memory_units}"
             )
         super().__init__(kernel_initializer, **kwargs)
@@ -72,7 +73,7 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
     def state_size(self):
         """List of the sizes of the states."""
         flat = self.num_copies * self.memory_units
-        # At a masked step, Keras returns the first state as the output.
+        # The output comes first: Keras returns it at masked steps.
         sizes = [self.output_size, flat, *self.remainder]
         return sizes if self.source_key is None else [*sizes, flat]
 
@@ -92,13 +93,14 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         }
 
     def states_after_source(self, states):
-        """Initial states for a target: the source's memory, the rest zeros."""
+        """Returns initial states for a target: zeros, and the source's
+        memory."""
         empty = [ops.zeros_like(state) for state in states]
         return [*empty[: len(self.state_size) - 1], states[1]]
 
     @property
     def num_keys(self):
-        """Number of keys of a step."""
+        """Number of keys that a step computes."""
         return 2 if self.source_key == "separate" else 1
 
     def build(self, inputs_shape):
@@ -116,13 +118,13 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         return output, states
 
     def copies(self, memory):
-        """A flat memory `(B, N_c H)` as a pair of `(B, N_c, H / 2)`."""
+        """Splits a memory `(B, N_c H)` into a pair of `(B, N_c, H / 2)`."""
         shape = (-1, self.num_copies, 2, self.memory_units // 2)
         parts = ops.reshape(memory, shape)
         return parts[:, :, 0], parts[:, :, 1]
 
     def flat(self, memory):
-        """Inverse of `copies`."""
+        """Inverts `copies`."""
         return ops.reshape(
             ops.stack(memory, axis=2),
             (-1, self.num_copies * self.memory_units),
@@ -131,15 +133,15 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
     def read_all(self, projected_keys, memories, permute, axis=-1):
         """Reads `memories` by the keys of `projected_keys`, `(B, num_keys H)`.
 
-        `permute` makes the copies of a key. Returns those of the own memory's
+        `permute` computes the copies of a key. Returns the copies of the first
         key, a pair of `(B, N_c, H / 2)`, and the list of the values read,
-        `(B, H)`. With `axis` 0, the axes of all tensors are reversed.
+        `(B, H)`. With `axis=0`, the axes of all tensors are reversed.
         """
         keys = [
             permute(self.as_key(complex_vectors.split(projected, axis)))
             for projected in ops.split(projected_keys, self.num_keys, axis=axis)
         ]
-        # A shared key is both the first and the last.
+        # A shared key is the first key and the last key.
         values = [
             complex_vectors.join(complex_vectors.read(key, memory), axis)
             for key, memory in zip([keys[0], keys[-1]], memories)
@@ -147,22 +149,22 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         return keys[0], values
 
     def as_key(self, vector):
-        """Makes a key of a pair of `(..., H / 2)`: r of Equation 8."""
+        """Computes a key, r of Equation 8, from a pair of `(..., H / 2)`."""
         return complex_vectors.normalize(vector, self.key)
 
     def memories(self, states):
-        """Copies of the own memory and, if there is one, the source's."""
+        """Returns the copies of the cell's memory, and of a source's memory."""
         flat = [states[1]]
         if self.source_key is not None:
             flat.append(states[-1])
         return [self.copies(memory) for memory in flat]
 
     def step(self, projected, states):
-        """Returns the output and the new states of one step, see `trace`."""
+        """Returns the output and the new states of one step."""
         return self.step_function()(projected, states)
 
     def step_function(self):
-        """Returns `step`, with the tensors that all steps share made once."""
+        """Returns a `step` that uses tensors computed once for all steps."""
         shared = self.shared_by_steps()
 
         def step(projected, states):
@@ -172,22 +174,22 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         return step
 
     def shared_by_steps(self):
-        """Returns the matrix that permutes keys."""
+        """Computes the matrix that permutes keys."""
         return complex_vectors.matrix_of(self.permutations, self.compute_dtype)
 
     def trace(self, projected, states, training=None, shared=None):
-        """Computes one step, given `shared_by_steps` or `None`.
+        """Computes one step; `shared` is a result of `shared_by_steps`.
 
         Returns the output, the list of new states, and a dict of tensors
-        `(B, H)`: the `"key"`, the value `"read"`, the new `"state"`, the
-        change that was `"written"` and, with a source, its value, `"source"`.
+        `(B, H)`: the `"key"`, the value `"read"`, the new `"state"`, the change
+        `"written"` and, with a source, the value read of it, `"source"`.
         """
         raise NotImplementedError(
             f"{type(self).__name__} must implement `trace`."
         )
 
     def traced(self, key, values, state, written):
-        """The dict of `trace`, of tensors `(B, H)`."""
+        """Returns the dict of `trace`."""
         read = dict(zip(("read", "source"), values))
         return {"key": key, **read, "state": state, "written": written}
 
@@ -200,7 +202,7 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class AssociativeGRUCell(AssociativeCell):
-    """Gated recurrent unit whose state is in an associative memory (AM-GRU).
+    """Gated recurrent unit with its state in an associative memory (AM-GRU).
 
     With `(x)` the complex product and `read` the mean over the copies
     (`memlm_keras.cells.complex_vectors`):
@@ -212,14 +214,13 @@ class AssociativeGRUCell(AssociativeCell):
         s_t     = s_{t-1} + u_t * (c_t - s_{t-1}),  h_t = s_t       (11)
         m_t     = m_{t-1} + r_t (x) (s_t - s_{t-1})                 (12)
 
-    The gates are those of the paper's code: `u` multiplies the candidate, and
-    the biases of the gates begin at one, those of the candidate at zero. A
-    comment in that code reads "not update", for which the bias of `u` would
-    begin at -1: `update_bias`.
+    The gates follow the paper's code: `u` multiplies the candidate, and biases
+    begin at one for the gates and at zero for the candidate. A comment in that
+    code reads "not update"; `update_bias=-1` begins so.
 
-    (12) is a delta rule (docs/papers/weissenborn2016.md). The value read back
-    after one write is multiplied by `|r_t|^2`, number by number; with
-    `key="unit"` it is unchanged.
+    (12) is a delta rule (docs/papers/weissenborn2016.md). A value that was
+    written once is read back times `|r_t|^2`, element by element; with
+    `key="unit"`, it is read back unchanged.
 
     | equations | weight | shape |
     |---|---|---|
@@ -229,15 +230,15 @@ class AssociativeGRUCell(AssociativeCell):
     | `b`, `b'` | `bias` | `(3 H,)` |
     | `P_1 ... P_{N_c}` | `permutations` | `(N_c, H / 2)` int32, not trained |
 
-    Columns are those of the key, `u`, `g` and `c`, in this order.
+    The columns belong to the key, `u`, `g` and `c`, in this order.
 
     Args:
         units: integer, H, even.
         num_copies: integer, redundant copies of the memory, N_c.
-        seed: integer, from which the permutations of the keys follow.
+        seed: integer, seed of the permutations of the keys.
         kernel_initializer: initializer of all matrices.
-        key: `"bound"`, as above, or `"unit"`, numbers of modulus one.
-        update_bias: float, at which the bias of `u` begins.
+        key: `"bound"`, as above, or `"unit"` for numbers of modulus one.
+        update_bias: float, initial value of the bias of `u`.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -309,11 +310,12 @@ class AssociativeGRUCell(AssociativeCell):
     ):
         """Computes one step, on tensors whose last axis is the batch.
 
-        With this layout a look-up by a permutation moves whole rows.
+        With the batch last, a look-up by a permutation moves whole rows.
 
         Returns the new memory, a pair of `(H / 2, N_c, B)`, and a list of
-        tensors `(..., B)`: `h_t`, the vectors of the keys, both gates, the
-        candidate, the change written, and the value read of each memory.
+        tensors `(..., B)`: `h_t`, the vectors that keys are computed from, both
+        gates, the candidate, the change written, and the value read from each
+        memory.
         """
         h = self.units
         of_hidden, of_value, bias, *of_source = weights
@@ -369,7 +371,7 @@ class AssociativeGRUCell(AssociativeCell):
 
     @property
     def has_own_gradient(self):
-        """Whether `run` computes the steps of this class, not overridden."""
+        """Whether `run` applies: no subclass overrides the steps."""
         return all(
             getattr(type(self), name) is getattr(AssociativeGRUCell, name)
             for name in ("advance", "trace", "step")
@@ -396,35 +398,35 @@ class DualAssociativeGRUCell(AssociativeGRUCell):
     """`AssociativeGRUCell` that reads the memory of a source sequence as well.
 
     Dual AM-GRU. With `m^x` the final memory of the source sequence, which is
-    read and never written:
+    never written:
 
         r'_t  = bound(W_r' [y_t; h_{t-1}])                          (13)
         phi_t = read(conj(r'_t), m^x)                               (13)
         u_t, g_t = sigm(W [y_t; h_{t-1}; s_{t-1}] + V phi_t + b)
         c_t   = tanh(W' [y_t; h_{t-1}; g_t * s_{t-1}] + V' phi_t + b')
 
-    and the rest as before. `phi_t` enters by its own matrices without biases,
-    so with an empty source memory this is the `AssociativeGRUCell`, and one
-    cell can read both sequences with shared parameters. In the paper's
-    experiments `r'_t` is `r_t` (Section 5.1).
+    and the rest as in `AssociativeGRUCell`. `phi_t` has its own matrices and no
+    biases. So with an empty source memory, this equals the
+    `AssociativeGRUCell`, and one cell can read both sequences with shared
+    parameters. In the paper's experiments, `r'_t` is `r_t` (Section 5.1).
 
-    Further weights: `source_kernel` `(H, 3 H)`, `V` and `V'`. Separate keys
-    have `H` more columns in `kernel` and `recurrent_kernel`, after those of
-    `r_t`.
+    An additional weight, `source_kernel` `(H, 3 H)`, contains `V` and `V'`.
+    With separate keys, `kernel` and `recurrent_kernel` have `H` more columns,
+    after the columns of `r_t`.
 
     Args:
         units, num_copies, seed, kernel_initializer, key, update_bias: see
             `AssociativeGRUCell`. Source and target must agree in `units`,
             `num_copies`, `seed` and `key`.
-        source_key: `"shared"` or `"separate"`, whether `r'_t` is `r_t`.
+        source_key: `"shared"` if `r'_t` is `r_t`, or `"separate"`.
         **kwargs: arguments of `keras.layers.Layer`.
 
-    Call arguments and results are those of `AssociativeGRUCell`, with a third
-    state: the source's flat memory, `(B, N_c H)`, which stays as it is. Pass it
-    in the initial state of a sequence; zeros stand for no source.
+    Call arguments and results are as for `AssociativeGRUCell`, with a third
+    state: the source's flat memory, `(B, N_c H)`, which does not change. Pass
+    it in the initial state of a sequence; zeros mean no source.
 
     Raises:
-        ValueError: as `AssociativeGRUCell`, and for an unknown `source_key`.
+        ValueError: as `AssociativeGRUCell`, and if `source_key` is unknown.
 
     Example:
 
@@ -465,7 +467,7 @@ class DualAssociativeGRUCell(AssociativeGRUCell):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class AssociativeMemoryCell(AssociativeCell):
-    """Any recurrent cell whose state is in an associative memory (AM-RNN).
+    """Puts the state of any recurrent cell in an associative memory (AM-RNN).
 
     With f the cell, `s = [c; n]` its state, `(x)` the complex product and
     `read` the mean over the copies (`memlm_keras.cells.complex_vectors`):
@@ -479,8 +481,8 @@ class AssociativeMemoryCell(AssociativeCell):
     or a simple RNN, the cell state of an LSTM. The remainder n, such as the
     output of an LSTM, bypasses the memory (Section 3.2).
 
-    `AssociativeGRUCell` is the paper's own cell and projects all its inputs
-    outside the time loop; this cell projects those of the key only.
+    `AssociativeGRUCell`, the paper's own cell, projects all its inputs before
+    the loop over time; this cell projects only the inputs of the key.
 
     | equations | weight | shape |
     |---|---|---|
@@ -491,9 +493,9 @@ class AssociativeMemoryCell(AssociativeCell):
     Args:
         cell: a Keras cell, such as `keras.layers.LSTMCell`.
         num_copies: integer, redundant copies of the memory, N_c.
-        seed: integer, from which the permutations of the keys follow.
+        seed: integer, seed of the permutations of the keys.
         kernel_initializer: initializer of `W_r`.
-        key: `"bound"`, as above, or `"unit"`, numbers of modulus one.
+        key: `"bound"`, as above, or `"unit"` for numbers of modulus one.
         **kwargs: arguments of `keras.layers.Layer`; the dtype is the cell's.
 
     Call arguments:
@@ -558,12 +560,12 @@ class AssociativeMemoryCell(AssociativeCell):
         if shape[-1] != input_dim:
             raise ValueError(
                 f"`cell` must read inputs of {input_dim} numbers: inputs, "
-                "outputs and the value read of a source. Received: a cell that "
-                f"is built for {shape[-1]}"
+                "outputs and the value read from a source. Received: a cell "
+                f"that is built for {shape[-1]}"
             )
 
     def project_inputs(self, inputs):
-        """Joins projected keys and inputs: `(..., projected units)`."""
+        """Computes projected keys, and appends the inputs to them."""
         keys = ops.matmul(inputs, self.kernel)
         return ops.concatenate([keys, ops.cast(inputs, keys.dtype)], axis=-1)
 
@@ -592,7 +594,7 @@ class AssociativeMemoryCell(AssociativeCell):
         )
         new_states = [output, self.flat(memory), *remainder]
         new_states += states[len(new_states) :]
-        # The first permutation changes nothing.
+        # The first permutation is the identity.
         key = complex_vectors.join([part[:, 0] for part in keys])
         return output, new_states, self.traced(key, values, state, written)
 
@@ -609,29 +611,28 @@ class DualAssociativeMemoryCell(AssociativeMemoryCell):
     """`AssociativeMemoryCell` that reads the memory of a source as well.
 
     Dual AM-RNN. With `m^x` the final memory of the source sequence, which is
-    read and never written:
+    never written:
 
         r'_t     = bound(W_r' [y_t; h_{t-1}])                       (13)
         phi_t    = read(conj(r'_t), m^x)                            (13)
         s_t, h_t = f([y_t; h_{t-1}; phi_t], s_{t-1})                (13)
 
-    and the rest as before. Separate keys have `H` more columns in `kernel` and
-    `recurrent_kernel`, after those of `r_t`.
+    and the rest as in `AssociativeMemoryCell`. With separate keys, `kernel` and
+    `recurrent_kernel` have `H` more columns, after the columns of `r_t`.
 
     Args:
         cell, num_copies, seed, kernel_initializer, key: see
             `AssociativeMemoryCell`. Source and target must agree in the units
             of the memory, `num_copies`, `seed` and `key`.
-        source_key: `"shared"` or `"separate"`, whether `r'_t` is `r_t`.
+        source_key: `"shared"` if `r'_t` is `r_t`, or `"separate"`.
         **kwargs: arguments of `keras.layers.Layer`; the dtype is the cell's.
 
-    Call arguments and results are those of `AssociativeMemoryCell`, with one
-    more state: the source's flat memory, `(B, N_c H)`, which stays as it is.
-    Pass it in the initial state of a sequence; zeros stand for no source.
+    Call arguments and results are as for `AssociativeMemoryCell`, with one more
+    state: the source's flat memory, `(B, N_c H)`, which does not change. Pass
+    it in the initial state of a sequence; zeros mean no source.
 
     Raises:
-        ValueError: as `AssociativeMemoryCell`, and for an unknown
-            `source_key`.
+        ValueError: as `AssociativeMemoryCell`, and if `source_key` is unknown.
 
     Example:
 

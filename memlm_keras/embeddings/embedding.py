@@ -11,12 +11,12 @@ from memlm_keras.keras_private import set_keras_mask
 
 
 def look_up(table, token_ids):
-    """Rows of a table.
+    """Looks up rows of a table.
 
-    On TensorFlow the gradient of a lookup is a list of rows with an entry for
-    each occurrence of a token, and Keras' optimizers square these entries: so
-    Adam's second moment and the clipping norm would be wrong. Here the gradient
-    is the sum over all occurrences, as on the other backends.
+    On TensorFlow, the gradient of a look-up has one entry for each occurrence
+    of a token. Keras' optimizers square these entries, so Adam's second moment
+    and the clipping norm would be wrong. Here, the gradient is the sum over all
+    occurrences, as on the other backends.
 
     Args:
         table: variable or tensor `(rows, units)`.
@@ -38,25 +38,24 @@ def look_up(table, token_ids):
         def with_dense_gradient(table):
             return tf.identity(table), tf.convert_to_tensor
 
-        # A tensor, since TensorFlow allows no variables in such functions.
+        # TensorFlow does not accept variables as arguments of such functions.
         table = with_dense_gradient(tf.convert_to_tensor(table))
     return ops.take(table, token_ids, axis=0)
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class Embedding(keras.layers.ReversibleEmbedding):
-    """A `keras.layers.ReversibleEmbedding` with equal training on all backends.
+    """A `keras.layers.ReversibleEmbedding` that trains equally on all backends.
 
     It has the weights of Keras' layer; `look_up` explains the difference on
-    TensorFlow. It can also drop words while training (Gal and Ghahramani, 2016,
-    Section 4.2): a word that is dropped from a row of a batch is dropped
-    wherever it occurs in the row, and the others are scaled by
-    `1 / (1 - word_dropout)`.
+    TensorFlow. It can also drop words in training (Gal and Ghahramani, 2016,
+    Section 4.2): a dropped word is dropped wherever it occurs in its row of the
+    batch, and other words are scaled by `1 / (1 - word_dropout)`.
 
     Args:
-        input_dim: integer, number of tokens; `None` is that of the layer's
-            language model.
-        output_dim: integer, size of the vectors; `None` likewise.
+        input_dim: integer, number of tokens; `None` for the language model's.
+        output_dim: integer, size of the vectors; `None` for the language
+            model's.
         word_dropout: float in [0, 1), probability that a word is dropped.
         seed: integer or `None`, seed of the dropped words.
         **kwargs: other arguments of `keras.layers.ReversibleEmbedding`.
@@ -68,8 +67,8 @@ class Embedding(keras.layers.ReversibleEmbedding):
         training: optional bool, whether words are dropped.
 
     Raises:
-        ValueError: if `word_dropout` is not in [0, 1), or the layer is built
-            without a size.
+        ValueError: if `word_dropout` is not in [0, 1), or a size is missing
+            when the layer is built.
 
     Example:
 
@@ -112,7 +111,7 @@ class Embedding(keras.layers.ReversibleEmbedding):
 
     def call(self, inputs, reverse=False, training=None):
         if reverse:
-            # Keras' layer multiplies by the matrix in its own dtype.
+            # Keras' layer would multiply by the matrix in the variable's dtype.
             dtype = self.reverse_dtype or self.compute_dtype
             with AutocastScope(dtype):
                 return super().call(ops.cast(inputs, dtype), reverse=True)
@@ -121,18 +120,18 @@ class Embedding(keras.layers.ReversibleEmbedding):
         return self._finish(outputs, token_ids, training)
 
     def quantize(self, mode=None, type_check=True, config=None):
-        """Quantizes the matrix like `keras.layers.ReversibleEmbedding`."""
+        """Quantizes the matrix, as `keras.layers.ReversibleEmbedding` does."""
         return super().quantize(mode, type_check=False, config=config)
 
     def quantized_call(self, inputs, reverse=False, training=None):
-        """The call of Keras' layer; an int8 model is not trained."""
+        """Calls Keras' method, which has no `training`."""
         return super().quantized_call(inputs, reverse=reverse)
 
     def compute_output_spec(self, inputs, reverse=False, training=None):
         return super().compute_output_spec(inputs, reverse=reverse)
 
     def _finish(self, outputs, token_ids, training):
-        """Drops words, and attaches a mask like Keras' layer."""
+        """Drops words, and attaches a mask as Keras' layer does."""
         if training and self.word_dropout:
             words = ops.ones((ops.shape(token_ids)[0], self.input_dim))
             kept = keras.random.dropout(
@@ -151,15 +150,14 @@ class Embedding(keras.layers.ReversibleEmbedding):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class GradientMask(keras.layers.Layer):
-    """Returns vectors of words unchanged, and masks their gradients.
+    """Returns its inputs, and masks the gradients of selected words' vectors.
 
     Vectors of frozen words get a gradient of zero. An optimizer with momentum
-    or weight decay may still move them;
+    or weight decay may still change them;
     `memlm_keras.training.FreezeEmbeddings` restores them after each batch.
 
     The mask is a weight, so it may change during `fit` without compiling again.
-    It belongs to a training run and not to a model: it is not saved, and a
-    loaded model has no frozen words.
+    It is not saved: a loaded model has no frozen words.
 
     Args:
         vocabulary_size: integer, V.
@@ -199,7 +197,8 @@ class GradientMask(keras.layers.Layer):
         )
 
     def freeze(self, words=None):
-        """Stops the gradients of some words, boolean `(V,)`, or of all."""
+        """Stops the gradients of all words, or of those that are `True` in
+        `words`, a boolean array `(V,)`."""
         shares = ops.zeros((self.vocabulary_size,))
         if words is not None:
             shares = 1.0 - ops.cast(words, "float32")

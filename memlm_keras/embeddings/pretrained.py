@@ -10,9 +10,11 @@ import numpy as np
 from memlm_keras.files import open_lines
 from memlm_keras.files import reading
 
-# The first lines, which together tell the dimension.
+# Number of lines from which the dimension is inferred.
 _FIRST_LINES = 100
+# Number of words that an error message shows.
 _EXAMPLES = 3
+# Number of lines between updates of the progress bar.
 _LINES_A_STEP = 2**12
 
 
@@ -21,27 +23,27 @@ class WordVectors(NamedTuple):
 
     Attributes:
         values: float32 array `(V, dimension)`, zeros for missing words.
-        found: boolean array `(V,)`, the words that have vectors.
+        found: boolean array `(V,)`, `True` for words that have vectors.
     """
 
     values: np.ndarray
     found: np.ndarray
 
     def assign_to(self, embedding):
-        """Assigns the vectors to an embedding; missing words keep their own.
+        """Assigns the vectors to an embedding; other words keep their vectors.
 
         Args:
             embedding: `memlm_keras.embeddings.Embedding`, or Keras layer with
                 a weight `embeddings` `(V, dimension)`.
 
         Raises:
-            ValueError: if the embedding is of another shape.
+            ValueError: if the embedding has another shape.
         """
         shape = tuple(embedding.embeddings.shape)
         if shape != self.values.shape:
             raise ValueError(
-                f"`embedding` must be of shape {self.values.shape}, as the "
-                f"vectors are. Received: {shape}"
+                f"`embedding` must be of shape {self.values.shape}, like the "
+                f"vectors. Received: {shape}"
             )
         table = np.array(keras.ops.convert_to_numpy(embedding.embeddings))
         table[self.found] = self.values[self.found]
@@ -52,30 +54,29 @@ def read_vectors(path, words, verbose=1):
     r"""Reads the vectors of some words from a file of GloVe, word2vec or
     fastText.
 
-    A line has a word and its numbers, separated by spaces or tabs; a word may
-    contain spaces. A first line with the numbers of words and of dimensions,
-    as in `.vec` files, is recognized; the first lines together tell the
-    dimension of files without it. Blank lines and a byte order mark are
-    skipped. The file is read once, and only vectors of `words` are kept, so
-    memory does not grow with its length. If a word occurs twice, the first
-    vector counts.
+    A line contains a word and its numbers, separated by spaces or tabs; a word
+    may contain spaces. The first line may give the numbers of words and of
+    dimensions, as in `.vec` files; otherwise, the dimension is inferred from
+    the first lines. Blank lines and a byte order mark are skipped. Only vectors
+    of `words` are kept, so memory does not grow with the length of the file. If
+    a word occurs twice, the first vector is used.
 
     Args:
-        path: path of a text file, UTF-8, plain or packed: by gzip, or as the
-            one file of a zip archive.
+        path: path of a UTF-8 text file, which may be compressed by gzip or be
+            the only file of a zip archive.
         words: sequence of different strings, such as `vocabulary.tokens`.
-        verbose: 0 silent, else a progress bar.
+        verbose: 0 for no progress bar.
 
     Returns:
         `WordVectors`.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if a word occurs twice in `words`, or none of them is in
-            the file; if the file has no vectors, a line with too few or too
-            many numbers or with one that is not finite, or not as many vectors
-            as its first line says; or if it is damaged, binary, or an archive
-            that does not have exactly one file.
+        ValueError: if a word occurs twice in `words`; if the file contains none
+            of the words; if a line does not have the right number of finite
+            numbers; if the number of vectors is not the one in the first line;
+            or if the file is empty, damaged, binary, or an archive that does
+            not contain exactly one file.
 
     Example:
 
@@ -110,7 +111,7 @@ def read_vectors(path, words, verbose=1):
         for number, fields in itertools.chain(first, lines):
             total += 1
             word = b" ".join(fields[:-dimension])
-            # GloVe's words with spaces end in no number.
+            # GloVe's words with spaces do not end in a number.
             extra = fields[1:-dimension]
             if len(fields) <= dimension or (extra and _is_number(extra[-1])):
                 raise ValueError(
@@ -141,8 +142,8 @@ def read_vectors(path, words, verbose=1):
         raise ValueError(
             f"None of the {len(rows)} `words` has a vector in {path}. "
             f"Received: words such as {plain[:_EXAMPLES]}, and a file of "
-            f"{total} vectors, of words such as {examples}. Are both of one "
-            "language, and both in lower case?"
+            f"{total} vectors of words such as {examples}. Do both have the "
+            "same language and case?"
         )
     return WordVectors(values, found)
 
@@ -167,8 +168,8 @@ def _lines(path, verbose):
 
 
 def _shape(first):
-    """Number of vectors, `None` for a file that does not say it, and
-    dimension, from the fields of the first lines."""
+    """Returns the number of vectors, or `None` if the first line does not give
+    it, and the dimension."""
     numbers = [
         len(list(itertools.takewhile(_is_number, reversed(fields[1:]))))
         for fields in first
@@ -176,10 +177,11 @@ def _shape(first):
     header, *others = first
     if len(header) == 2 and all(map(bytes.isdigit, header)):
         count, dimension = map(int, header)
-        # Otherwise it is a word with a vector of one number.
+        # Otherwise, the word is a number, and its vector has size 1.
         if others and 1 not in numbers[1:] or dimension == 1:
             return count, dimension
-    # The most frequent, as words may end in numbers; of equals, the largest.
+    # Words may end in numbers, so take the most frequent count; of several, the
+    # largest.
     counts = collections.Counter(numbers)
     return None, max(counts, key=lambda number: (counts[number], number))
 

@@ -1,8 +1,8 @@
-"""Output projections, with a matrix of their own or the embedding's, and the
-cross-entropy of tokens, without the logits of a large vocabulary.
+"""Output projections and the cross-entropy of tokens.
 
-Positions are projected in blocks, and only the losses of a block are kept. In
-training, a sample of the words may stand for all of them.
+For a large vocabulary, positions are projected in blocks and only their losses
+are kept, not the logits. In training, a sample of the words may replace the
+whole vocabulary.
 """
 
 import math
@@ -18,27 +18,28 @@ from memlm_keras.embeddings.embedding import look_up
 from memlm_keras.gradients import with_gradient
 from memlm_keras.keras_private import AutocastScope
 
-# Logits of a block, and the least number of logits to use blocks. At 11.2
-# million, a step with the gradient in the forward pass takes 0.95 of the time
-# on PyTorch and 0.85 on JAX. On a GPU, PyTorch waits for each call of a kernel:
-# fewer logits than here are not divided. Three arrays of them take 1.2 GB.
+# Number of logits of a block, and from which blocks are used. At 11.2 million
+# logits, a training step in blocks takes 0.95 of the time on PyTorch and 0.85
+# on JAX. On a GPU, PyTorch waits for each kernel that it launches, so blocks
+# are larger; three arrays of 100 million logits take 1.2 GB.
 BLOCK = 11_000_000
 if keras.backend.backend() == "torch":
     import torch
 
     if torch.cuda.is_available():
         BLOCK = 100_000_000
-# TensorFlow's own loss works nearly in place: at 99 million logits it holds
-# 1.2 times as much as blocks, and takes 0.85 of their time.
+# TensorFlow's own loss works nearly in place: at 99 million logits it needs 1.2
+# times the memory of blocks, and 0.85 of their time.
 LEAST_BLOCKS = 20 if keras.backend.backend() == "tensorflow" else 1
-# Smaller products are slow, and each block adds to the gradient of the kernel.
+# Smallest number of positions of a block: small products are slow, and each
+# block adds to the whole gradient of the kernel.
 LEAST_ROWS = 256
-# Assumed where the number of positions is not known in advance.
+# Number of positions that is assumed if it is unknown.
 _USUAL_POSITIONS = 1024
 
 
 def token_losses(logits, targets):
-    """Cross-entropy of each target, in nats.
+    """Computes the cross-entropy of each target, in nats.
 
     Args:
         logits: float tensor `(..., vocabulary)`.
@@ -56,7 +57,7 @@ def token_losses(logits, targets):
     ... )
     (2, 7)
     """
-    # All tokens in one row are faster than rows of tokens on every backend.
+    # One axis of tokens is faster than several axes on every backend.
     flat = ops.reshape(ops.cast(logits, "float32"), (-1, logits.shape[-1]))
     losses = ops.sparse_categorical_crossentropy(
         ops.reshape(targets, (-1,)), flat, from_logits=True
@@ -65,35 +66,35 @@ def token_losses(logits, targets):
 
 
 class BlockLosses:
-    """Mix-in for heads that computes losses of tokens without their logits."""
+    """Mix-in for heads that compute losses without keeping all logits."""
 
     num_sampled = None
 
     def _sample_words(self, num_sampled):
-        """Sets how many words are compared with each target in training."""
+        """Sets the number of words to compare with each target in training."""
         if num_sampled is not None:
             require_positive_integer("num_sampled", num_sampled)
             self.seed_generator = keras.random.SeedGenerator()
         self.num_sampled = num_sampled
 
     def block_kernel(self):
-        """Returns the variable that a call multiplies the inputs with, and
-        whether it is `(vocabulary, units)`; or `None` if a call does more than
-        this product and adding the bias."""
+        """Returns the variable that a call multiplies the inputs by, and
+        whether its shape is `(vocabulary, units)`; `None` if a call does more
+        than multiply and add a bias."""
         raise NotImplementedError(
             f"{type(self).__name__} must implement `block_kernel`."
         )
 
     def token_losses(self, inputs, targets, weights=None, training=False):
-        """Cross-entropy of each target, in nats.
+        """Computes the cross-entropy of each target, in nats.
 
         Args:
             inputs: float tensor `(..., units)`.
             targets: int32 tensor `(...)`.
             weights: float tensor `(...)`, factors of the losses in the mean or
-                sum to differentiate; `None` if that is not known.
-            training: bool, whether gradients will be taken. With `num_sampled`,
-                the losses then are estimates.
+                sum to differentiate; `None` if they are unknown.
+            training: bool, whether gradients will be computed. Then, with
+                `num_sampled`, losses are estimates.
 
         Returns:
             float32 tensor `(...)`, undefined where the weight is 0.
@@ -118,7 +119,7 @@ class BlockLosses:
         ):
             return token_losses(self(inputs), targets)
         with AutocastScope(None):
-            # Gradients are summed in the dtype of the variables.
+            # Without autocast, gradients are summed in the variables' dtype.
             kernel = ops.convert_to_tensor(kernel)
             bias = (
                 ops.convert_to_tensor(self.bias)
@@ -153,18 +154,18 @@ class BlockLosses:
 
 # === Projections ===
 
-# Calls of embeddings that only multiply by their matrix.
+# Methods `call` of embeddings that, in reverse, only multiply by the matrix.
 _USUAL_CALLS = (Embedding.call, keras.layers.ReversibleEmbedding.call)
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class OutputProjection(BlockLosses, keras.layers.Dense):
-    """Logits from a matrix of its own: `logits = W h + b`.
+    """Computes logits by a matrix of its own: `logits = W h + b`.
 
-    A `keras.layers.Dense` whose size may come from its language model.
+    A `keras.layers.Dense` whose size a language model can set.
 
     Args:
-        units: integer, size of the vocabulary; `None` is that of the model.
+        units: integer, size of the vocabulary; `None` for the model's.
         num_sampled: integer or `None`; see `TiedProjection`.
         **kwargs: other arguments of `keras.layers.Dense`.
 
@@ -175,7 +176,7 @@ class OutputProjection(BlockLosses, keras.layers.Dense):
         Float tensor `(..., units)`.
 
     Raises:
-        ValueError: if it is built with neither `units` nor a model.
+        ValueError: if it is built without `units` or a model.
 
     Example:
 
@@ -213,7 +214,7 @@ class OutputProjection(BlockLosses, keras.layers.Dense):
         return (self.kernel, False) if usual else None
 
     def quantize(self, mode=None, type_check=True, config=None):
-        """Quantizes the matrix like `keras.layers.Dense`."""
+        """Quantizes the matrix, as `keras.layers.Dense` does."""
         return super().quantize(mode, type_check=False, config=config)
 
     def get_config(self):
@@ -222,26 +223,25 @@ class OutputProjection(BlockLosses, keras.layers.Dense):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class TiedProjection(BlockLosses, keras.layers.Layer):
-    """Logits from the embedding matrix and an optional bias.
+    """Computes logits by the embedding matrix and an optional bias.
 
     `logits = E h + b`, with E the embedding matrix (Press and Wolf, 2016,
     Section 2). `keras.layers.ReversibleEmbedding` projects without a bias; the
     papers reproduced here have one.
 
     Args:
-        embedding: the `keras.layers.ReversibleEmbedding` to share; `None` is
-            the embedding of the layer's language model.
+        embedding: the `keras.layers.ReversibleEmbedding` to share; `None` for
+            the embedding of the language model.
         bias_initializer: initializer of `b`.
         use_bias: whether there is a bias.
-        num_sampled: integer, number of words that a target is compared with in
-            training, for a vocabulary that is larger; `None` is all words.
-            Half of them are the first words of the vocabulary, which should be
-            the most frequent ones, and half are drawn from the others, for
-            each batch, and count for all others (Jean et al., 2015, "On Using
-            Very Large Target Vocabulary for Neural Machine Translation",
-            Section 3). Evaluation compares with all words. Without effect
-            where training needs all words: with a quantized or smoothed
-            embedding, and metrics such as accuracy.
+        num_sampled: integer, number of words to compare with each target in
+            training; `None` for all words. Half of them are the first words of
+            the vocabulary, which should be the most frequent ones. The other
+            half is drawn for each batch from the rest of the vocabulary, which
+            it represents (Jean et al., 2015, "On Using Very Large Target
+            Vocabulary for Neural Machine Translation", Section 3). Evaluation
+            compares with all words. Training does too if it needs all logits:
+            with a quantized or smoothed embedding, or metrics such as accuracy.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -251,8 +251,8 @@ class TiedProjection(BlockLosses, keras.layers.Layer):
         Float tensor `(..., embedding.input_dim)`.
 
     Raises:
-        ValueError: if the size of the inputs is not the size of the embedding,
-            or the embedding is missing.
+        ValueError: if the size of the inputs is not the embedding's, or the
+            embedding is missing.
 
     Example:
 
@@ -312,12 +312,11 @@ class TiedProjection(BlockLosses, keras.layers.Layer):
 
 
 def build_tied(embedding, size):
-    """Builds the embedding that a projection of this size shares."""
+    """Builds the embedding of a tied projection of inputs of a size."""
     if embedding is None:
         raise ValueError(
-            "`embedding` must be the layer to share the matrix with, unless "
-            "the projection is the `head` of a `memlm_keras.LanguageModel`. "
-            "Received: embedding=None"
+            "`embedding` must be a layer, unless the projection is the `head` "
+            "of a `memlm_keras.LanguageModel`. Received: embedding=None"
         )
     if size != embedding.output_dim:
         raise ValueError(
@@ -334,17 +333,16 @@ def build_tied(embedding, size):
 
 
 def head_losses(head, outputs, targets, weights=None, training=False):
-    """`BlockLosses.token_losses` of any head, without logits if it can."""
+    """Computes the cross-entropy of targets by any head."""
     if isinstance(head, BlockLosses):
         return head.token_losses(outputs, targets, weights, training)
     return token_losses(head(outputs), targets)
 
 
 def uses_blocks(shape, vocabulary_size):
-    """Whether the losses of targets of a (partly known) shape take blocks."""
+    """Returns whether losses of targets of a shape are computed in blocks."""
     if keras.distribution.distribution() is not None:
-        # A device holds the logits of its own rows, but all devices would
-        # compute each block.
+        # A device has logits of its own rows, but would compute all blocks.
         return False
     known = all(isinstance(size, int) for size in shape)
     positions = math.prod(shape) if known else _USUAL_POSITIONS
@@ -360,9 +358,9 @@ def block_losses(
     training=False,
     words_first=False,
 ):
-    """Cross-entropy, float32 `(positions,)`, of targets of inputs `(positions,
-    units)` in blocks; 0 where the weight is 0."""
-    # Products are in the dtype of the inputs, sums in float32.
+    """Computes the cross-entropy of targets, float32 `(positions,)`, for inputs
+    `(positions, units)` in blocks; 0 where the weight is 0."""
+    # Products have the dtype of the inputs, sums have float32.
     if weights is None:
         weights = ops.ones_like(targets, dtype="float32")
     weights = ops.cast(weights, "float32")
@@ -370,9 +368,9 @@ def block_losses(
     def run(*arguments, gradients=True):
         return _run(*arguments, gradients, words_first)
 
-    # In training, `softmax(logits) - one_hot(target)` times the weight is taken
-    # at once, so nothing is computed twice; `torch.utils.checkpoint` took 1.8
-    # times as long.
+    # In training, the forward pass also computes the gradient, the weight times
+    # `softmax(logits) - one_hot(target)`. With `torch.utils.checkpoint`, the
+    # backward pass computed the logits again and took 1.8 times as long.
     def forward(*arguments):
         losses, taken = run(*arguments, gradients=bool(training))
         return losses, (arguments, taken)
@@ -382,7 +380,7 @@ def block_losses(
         if taken is None:
             gradients = run(*others, upstream)[1]
         else:
-            # If the loss weighs the positions otherwise, they run once more.
+            # If the loss has other weights, compute the gradients again.
             scale, proportional = _ratio(upstream, weights)
             gradients = ops.cond(
                 proportional,
@@ -404,7 +402,7 @@ def block_losses(
 def _run(
     inputs, kernel, bias, targets, weights, gradients=True, words_first=False
 ):
-    """Losses, and gradients of inputs, kernel and bias or `None`."""
+    """Returns losses, and gradients of inputs, kernel and bias or `None`."""
     positions = ops.shape(inputs)[0]
     vocabulary_size = bias.shape[0]
     dtype = inputs.dtype
@@ -435,7 +433,7 @@ def _run(
         return ops.slice_update(tensor, start(tensor, index), part)
 
     def body(index, losses, *sums):
-        # In the loop, backends fuse the transposition with the products.
+        # Inside the loop, backends fuse the transposition with the products.
         turned = ops.transpose(kernel)
         by_unit, by_word = (turned, kernel) if words_first else (kernel, turned)
         x, t, w = (block(all_, index) for all_ in (inputs, targets, weights))
@@ -469,7 +467,8 @@ def _run(
 
 
 def _ratio(upstream, weights):
-    """Factor from weights to upstream gradients, and whether there is one."""
+    """Returns the factor from weights to upstream gradients, and whether they
+    are proportional."""
     largest = ops.argmax(ops.abs(weights))
     scale = ops.take(upstream, largest) / ops.take(weights, largest)
     difference = ops.max(ops.abs(upstream - scale * weights))
@@ -480,17 +479,16 @@ def _ratio(upstream, weights):
 
 
 def sampled_losses(inputs, matrix, bias, targets, number, seed):
-    """Estimated cross-entropy, float32 `(positions,)`, of targets of inputs
-    `(positions, units)`, with `number` rows of the matrix `(vocabulary, units)`
-    and the targets' own."""
+    """Estimates the cross-entropy of targets, float32 `(positions,)`, from the
+    targets' rows and `number` other rows of a matrix `(vocabulary, units)`."""
     size, first = bias.shape[0], number // 2
     drawn = keras.random.randint((number - first,), first, size, seed=seed)
     words = ops.concatenate([ops.arange(first, dtype="int32"), drawn])
-    # Each drawn word counts for its share of the words that are drawn from.
+    # A drawn word represents its share of the words outside the first half.
     share = math.log((size - first) / (number - first))
     corrections = ops.where(words < first, 0.0, share)
 
-    # At once, since the gradient of a lookup has the size of the table.
+    # One look-up, since the gradient of each has the size of the table.
     ids = ops.concatenate([targets, words])
     rows, biases = look_up(matrix, ids), look_up(bias, ids)
     count = ops.shape(targets)[0]
@@ -507,10 +505,10 @@ def sampled_losses(inputs, matrix, bias, targets, number, seed):
 
 
 def _log_sums(inputs, rows, biases, hidden):
-    """Logarithms of the sums of exponentials of logits that are not hidden,
-    float32 `(positions,)`."""
+    """Computes `logsumexp`, float32 `(positions,)`, of logits that are not
+    hidden."""
 
-    # On PyTorch, `+=` writes in place: new memory takes longer than arithmetic.
+    # `+=` works in place on PyTorch, where new memory costs more than adding.
     def forward(inputs, rows, biases, hidden):
         logits = ops.matmul(inputs, ops.transpose(rows))
         logits = ops.cast(logits, "float32")
@@ -537,7 +535,7 @@ def _log_sums(inputs, rows, biases, hidden):
 
 
 def _softmax_loss(logits, targets, gradient):
-    """Losses of logits, and their gradients, in the memory of the logits."""
+    """Returns losses of logits and their gradients, computed in place."""
     backend = keras.backend.backend()
     if backend == "tensorflow":
         import tensorflow as tf
@@ -552,7 +550,7 @@ def _softmax_loss(logits, targets, gradient):
     if not gradient:
         return losses, None
     if backend == "torch":
-        # In place: new memory takes longer than the arithmetic.
+        # In place, since allocating memory takes longer than the arithmetic.
         softmax = logits.sub_(total).exp_()
         ones = softmax.new_ones(targets.shape)
         return losses, softmax.scatter_add_(1, targets.long(), -ones)
@@ -568,7 +566,7 @@ def _add_product(total, left, right):
 
 
 def _repeat(body, times, values):
-    """Calls `body(index, *values)` a number of times, in sequence."""
+    """Replaces `values` by `body(index, *values)`, a number of `times`."""
     backend = keras.backend.backend()
     if backend == "torch":
         for index in range(int(times)):

@@ -1,5 +1,7 @@
-"""Memory layers, which read earlier outputs or words. One file per
-paper; `induction.py` and `delta_rule.py` are this package's own."""
+"""Memory layers, which read earlier outputs or words.
+
+Each paper has one file; `induction.py` and `delta_rule.py` are our own.
+"""
 
 from memlm_keras.masking import SlidingWindow
 from memlm_keras.memory.base import Memory

@@ -1,4 +1,4 @@
-"""The base of all memories: their protocol, and look-up tables of words."""
+"""Base classes of memories: their protocol, and memories of words."""
 
 import itertools
 
@@ -16,22 +16,21 @@ from memlm_keras.masking import take_steps
 
 
 class Memory(keras.layers.Layer):
-    """Base class of the layers that read earlier outputs or words.
+    """Base class of layers that read earlier outputs or words.
 
     A subclass implements `build`, `initial_state` and `read`, a pure function
-    of outputs, state and token ids. One `read` serves whole sequences and
-    single steps, since the state has all that is needed of the past; `read_at`
-    reads at some steps and remembers all. `call` wraps it in the usual Keras
-    layer interface: it returns the outputs and, on request, the state and the
-    attention weights.
+    of outputs, state and token ids. The state contains all that `read` needs
+    of the past, so one `read` serves whole sequences and single steps.
+    `read_at` reads at some steps and remembers all steps. `call` wraps both in
+    the usual Keras layer interface.
 
-    A mask `(batch, time)`, passed or attached to `outputs` by Keras, is
-    honoured: a masked step is never remembered, and valid steps and the state
-    are computed as if it did not exist. At masked steps outputs and weights
-    are zero, and the next layer gets the mask.
+    A mask `(batch, time)` may be passed, or attached to `outputs` by Keras.
+    Masked steps are never remembered, and valid steps and the state are
+    computed as if masked steps did not exist. At masked steps, outputs and
+    weights are zero. The next layer gets the mask.
     `memlm_keras.masking.over_valid_steps` implements this for a causal `read`.
 
-    Recurrent layers below follow Keras: at a masked step an `LSTM` repeats its
+    Recurrent layers below follow Keras: at a masked step, an `LSTM` repeats its
     last output and keeps its state on every backend. With a mask, Keras runs it
     in the generic loop on JAX and PyTorch, and on TensorFlow by cuDNN only if
     the mask is padding at the right.
@@ -40,14 +39,13 @@ class Memory(keras.layers.Layer):
         attends: whether `read` returns attention weights.
         steps_back: integer, distance of the last slot from the current step;
             `None` if there are also slots after it.
-        causal: whether `read` uses only tokens read so far. A memory that is
-            not causal reads whole sentences, one a row, and has no state to
-            continue from.
+        causal: whether `read` uses only tokens read so far. Otherwise each row
+            must be one whole sentence, and there is no state to continue from.
 
     Args:
-        return_state: whether a call returns the new state as well.
-        return_attention_scores: whether a call returns the attention weights
-            as well.
+        return_state: whether a call also returns the new state.
+        return_attention_scores: whether a call also returns the attention
+            weights.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -58,22 +56,22 @@ class Memory(keras.layers.Layer):
             `initial_state` and by a call. `None` means `initial_state`.
         mask: optional boolean tensor `(batch, time)`, `False` at padding.
         training: not used.
-        return_state, return_attention_scores: `None` for the layer's own
-            setting, or a bool for this call.
+        return_state, return_attention_scores: bool for this call, or `None`
+            for the layer's setting.
         positions: optional int32 tensor `(batch, queries)`, the steps to read
-            at, from 0 on and in any order; `None` for all. Every step is
+            at, counted from 0 and in any order; `None` for all. Every step is
             remembered.
 
     Returns:
         The outputs, `(batch, time, output_units)`; or a tuple of the outputs,
-        the new state if it is returned, and, if they are returned, the
-        attention weights `(batch, time, memory)`, oldest slot first, where
-        `memory` is 0 for a memory that does not attend. With `positions` the
+        the new state if `return_state`, and the attention weights `(batch,
+        time, memory)` if `return_attention_scores`, the oldest slot first.
+        `memory` is 0 for a memory that does not attend. With `positions`, the
         second axis is `queries`.
 
     Raises:
-        ValueError: for `return_attention_scores=True` of a memory that does
-            not attend, and for a mask that is not `(batch, time)`.
+        ValueError: if `return_attention_scores` is true and the memory does not
+            attend, or the mask is not `(batch, time)`.
 
     Example:
 
@@ -102,9 +100,9 @@ class Memory(keras.layers.Layer):
     ):
         if return_attention_scores and not self.attends:
             raise ValueError(
-                "`return_attention_scores=True` needs a memory that attends, "
-                "such as `KeyValuePredict`. Received: a "
-                f"{type(self).__name__}, which does not"
+                "`return_attention_scores=True` needs a memory with attention "
+                "weights, such as `KeyValuePredict`. Received: a "
+                f"{type(self).__name__}"
             )
         super().__init__(**kwargs)
         self.return_state = return_state
@@ -114,7 +112,7 @@ class Memory(keras.layers.Layer):
     def initial_state(self, batch_size):
         """Returns the state before the first token, a dict of tensors.
 
-        By default, it is that of the sliding window `recent`.
+        By default, it is the initial state of the sliding window `recent`.
         """
         if not hasattr(self, "recent"):
             raise NotImplementedError(
@@ -137,16 +135,16 @@ class Memory(keras.layers.Layer):
         )
 
     def remembered(self, outputs, token_ids=None):
-        """Contents `(batch, time, ...)` of new slots of the window `recent`, or
-        `None` if the state is not only that of a sliding window."""
+        """Returns what the window `recent` remembers of new steps, `(batch,
+        time, ...)`; `None` if the state has more than the window."""
         return None
 
     def read_at(self, positions, outputs, state, token_ids=None, mask=None):
-        """Reads at steps `(batch, queries)`, int32, and remembers all.
+        """Reads at steps `(batch, queries)`, int32, and remembers all steps.
 
-        A memory over a sliding window, which implements `remembered`, reads
-        each of these steps from the state before it, so that the cost grows
-        with their number. Other memories read all steps.
+        A memory that implements `remembered` reads each of these steps from
+        the state before it, so the cost depends only on the number of queries.
+        Other memories read all steps.
         """
         if self.remembered(outputs, token_ids) is None:
             outputs, state, weights = self.read(outputs, state, token_ids, mask)
@@ -167,7 +165,7 @@ class Memory(keras.layers.Layer):
         before = self.recent.before(state, extended, positions)
         batch_size, queries = ops.shape(positions)
 
-        # The steps move to the batch axis.
+        # Each query becomes a row of one step.
         def to_rows(tensor):
             if tensor is None:
                 return None
@@ -185,11 +183,11 @@ class Memory(keras.layers.Layer):
         return from_rows(outputs), new_state, from_rows(weights)
 
     def embed_state(self, state, embed):
-        """Adds the vectors of the words in a state, if a memory needs them.
+        """Adds the vectors of the words in a state, if the memory needs them.
 
-        A memory that shares the model's embedding carries word ids, which are
-        looked up with a gradient whenever the state is used. The model passes
-        each state through this method before it is read.
+        A memory that shares the model's embedding has word ids in its state,
+        and gradients must reach the embedding. So the model passes each state
+        through this method before it reads.
 
         Args:
             state: dict, a result of `initial_state` or `read`.
@@ -213,10 +211,10 @@ class Memory(keras.layers.Layer):
         positions=None,
     ):
         if mask is None:
-            # Keras sets `mask` for calls with a single tensor only.
+            # Keras sets `mask` only for calls with a single tensor.
             mask = get_keras_mask(outputs)
         if state is None:
-            # No word is remembered, so any vector is correct.
+            # The state contains no word yet, so the vectors are not used.
             state = self.embed_state(
                 self.initial_state(ops.shape(outputs)[0]),
                 lambda words: ops.zeros(
@@ -230,7 +228,7 @@ class Memory(keras.layers.Layer):
             positions = ops.convert_to_tensor(positions, "int32")
             outputs, state, weights = self.read_at(positions, *arguments)
             if mask is not None:
-                # Otherwise Keras attaches the mask of all steps.
+                # Otherwise, Keras attaches the mask of all steps.
                 set_keras_mask(outputs, take_steps(mask, positions))
         if return_state is None:
             return_state = self.return_state
@@ -242,7 +240,7 @@ class Memory(keras.layers.Layer):
         return tuple(itertools.compress((outputs, state, weights), returned))
 
     def compute_output_spec(self, outputs, *arguments, **keywords):
-        """Traces a call, with some size for an unknown batch size or time."""
+        """Traces a call, with placeholder sizes for unknown ones."""
 
         def sized(tensor):
             if not isinstance(tensor, keras.KerasTensor):
@@ -294,8 +292,8 @@ class WordMemory(DistinctKernels, Memory):
     """Base class of memories over the `window` most recent words.
 
     The current word is one of them. Subclasses look words up in tables of
-    `vocabulary_size` rows; a `memlm_keras.LanguageModel` sets its own size if
-    this is `None`.
+    `vocabulary_size` rows; if this is `None`, a `memlm_keras.LanguageModel`
+    sets it.
     """
 
     steps_back = 0
@@ -324,7 +322,7 @@ class WordMemory(DistinctKernels, Memory):
         if token_ids is None:
             raise ValueError(
                 f"`token_ids` must be given: a {type(self).__name__} attends "
-                "over the words read. Received: token_ids=None"
+                "to the words read. Received: token_ids=None"
             )
 
     def get_config(self):
@@ -334,13 +332,13 @@ class WordMemory(DistinctKernels, Memory):
 
 
 def equal_parts(layer, units, parts):
-    """Size of each of the equal parts that a layer splits an output into."""
+    """Returns the size of each of `parts` equal parts of an output."""
     if units % parts:
         nearest = max(1, units // parts) * parts
         raise ValueError(
             f"{type(layer).__name__} splits each output into {parts} equal "
             f"parts, so the units of the last recurrent layer must be "
-            f"divisible by {parts}. Received: units={units}. Nearest sizes "
-            f"that do: {nearest} and {nearest + parts}"
+            f"divisible by {parts}. Received: units={units}. The nearest sizes "
+            f"are {nearest} and {nearest + parts}"
         )
     return units // parts

@@ -2,7 +2,7 @@
 
 "Frustratingly Short Attention Spans in Neural Language Modeling", Section 2,
 in the paper's order: attention, key-value, key-value-predict, N-gram RNN. The
-output projection that they share is also a control without a memory.
+last class is their output projection alone, a control without a memory.
 
 Shapes below: B batch, T time, L window, k units of one part of an output.
 """
@@ -34,7 +34,7 @@ class Attention(DistinctKernels, Memory):
         r_t     = Y_t alpha_t^T                         (3)
         h*_t    = tanh(W^r r_t + W^x h_t)               (4)
 
-    The paper does not define the first steps: here empty slots are masked, and
+    The paper does not define the first steps: here, empty slots are masked, and
     `r_t` is zero if all slots are empty.
 
     | paper | weight | shape |
@@ -50,7 +50,7 @@ class Attention(DistinctKernels, Memory):
         kernel_initializer: initializer of the five weights.
         **kwargs: arguments of `Memory`.
 
-    See `Memory` for calls, which do not use `token_ids`. Outputs and `h*` are
+    Calls: see `Memory`; `token_ids` are not used. Outputs and `h*` are
     `(B, T, k)`, the state is `{"window": (B, L, k), "filled": (B,)}`, and the
     attention weights are `alpha`, `(B, T, L)`, the oldest slot first.
 
@@ -79,7 +79,7 @@ class Attention(DistinctKernels, Memory):
 
     def build(self, outputs_shape):
         k = equal_parts(self, outputs_shape[-1], self.parts)
-        # Keys and values; past predictions are never read back.
+        # Keys and values; past predictions are never read.
         self.remembered_units = k * min(self.parts, 2)
         self.recent = SlidingWindow(
             self.window, (self.remembered_units,), self.compute_dtype
@@ -103,7 +103,7 @@ class Attention(DistinctKernels, Memory):
         query, _, predict = self.split(outputs)
         remembered = self.remembered(outputs)
         extended, seen, state = self.recent.slide(state, remembered, mask)
-        # A slot begins with the key and ends with the value.
+        # The first k units of a slot are the key, the last k are the value.
         keys, values = extended[..., :k], extended[..., -k:]
 
         projected_keys = ops.matmul(keys, self.memory_kernel)
@@ -134,7 +134,7 @@ class KeyValue(Attention):
         r_t     = [v_{t-L} ... v_{t-1}] alpha_t^T                   (11)
         h*_t    = tanh(W^r r_t + W^x v_t)                           (12)
 
-    Weights, arguments and results as in `Attention`, with `k` half of the
+    Weights, arguments and results are as in `Attention`, with `k` half of the
     units of the recurrent layer; the state's window is `(B, L, 2k)`.
 
     Raises:
@@ -163,9 +163,9 @@ class KeyValuePredict(Attention):
 
         h*_t = tanh(W^r r_t + W^x p_t)                              (17)
 
-    Weights, arguments and results as in `Attention`, with `k` a third of the
-    units of the recurrent layer; the state's window is `(B, L, 2k)`, keys and
-    values, since past predictions are never read back.
+    Weights, arguments and results are as in `Attention`, with `k` a third of
+    the units of the recurrent layer; the state's window is `(B, L, 2k)`, keys
+    and values, since past predictions are never read.
 
     Raises:
         ValueError: if the units of the recurrent layer are not divisible by 3.
@@ -198,9 +198,9 @@ class NGram(DistinctKernels, Memory):
 
         h*_t = tanh(W^N [h^1_t; h^2_{t-1}; ...; h^N_{t-N+1}])       (21)
 
-    The text has N - 1 parts, but the paper's table of sizes is consistent only
-    with N, the current output and N - 1 previous ones, as here. Outputs before
-    the first step are zero.
+    The paper's text says N - 1 parts, but its table of sizes is consistent only
+    with N parts: the current output and N - 1 previous ones, as here. Outputs
+    before the first step are zero.
 
     `W^N` is the weight `output_kernel` of shape `(N k, k)`, its rows in the
     order of Eq. 21.
@@ -210,10 +210,9 @@ class NGram(DistinctKernels, Memory):
         kernel_initializer: initializer of `W^N`.
         **kwargs: arguments of `Memory`, except `return_attention_scores`.
 
-    See `Memory` for calls, which do not use `token_ids`. Outputs are
-    `(B, T, N k)`, `h*` is `(B, T, k)`, the state is
-    `{"window": (B, N - 1, N k), "filled": (B,)}`, and the attention weights are
-    an empty `(B, T, 0)` tensor.
+    Calls: see `Memory`; `token_ids` are not used. Outputs are `(B, T, N k)`,
+    `h*` is `(B, T, k)`, the state is `{"window": (B, N - 1, N k), "filled":
+    (B,)}`, and the attention weights are an empty `(B, T, 0)` tensor.
 
     Raises:
         ValueError: if `order` is not an integer of at least 2, or if the units
@@ -271,9 +270,9 @@ class Projection(Int8Kernels, Memory):
 
         h*_t = tanh(W^x h_t)
 
-    Eq. 4 of Daniluk et al. (2017) without its context. The numbers of
+    This is Eq. 4 of Daniluk et al. (2017) without the context. The numbers of
     parameters of the higher-order networks in Figure 2c include it. Without
-    the tanh, with a bias and a penalty on the kernel, it is the projection
+    the tanh, and with a bias and a penalty on the kernel, it is the projection
     regularization of Press and Wolf (2016, Section 3.1), `h* = P h + b_P`.
 
     `W^x`, or `P`, is the weight `output_kernel` of shape `(k, units)`, applied
@@ -284,15 +283,14 @@ class Projection(Int8Kernels, Memory):
         activation: Keras activation.
         use_bias: whether there is a bias.
         bias_initializer: initializer of the bias.
-        kernel_regularizer: Keras regularizer of `W^x`, or `None`. Its penalty
-            is part of the loss in training and evaluation, and not of
-            perplexities.
-        units: integer, size of `h*`; `None` is k, as in both papers.
+        kernel_regularizer: Keras regularizer of `W^x`, or `None`. The loss
+            includes its penalty, perplexities do not.
+        units: integer, size of `h*`; `None` for k, as in both papers.
         **kwargs: arguments of `Memory`, except `return_attention_scores`.
 
-    See `Memory` for calls, which do not use `token_ids`. Outputs are
-    `(B, T, k)`, `h*` is `(B, T, units)`, the state is an empty dict, and the
-    attention weights are an empty `(B, T, 0)` tensor.
+    Calls: see `Memory`; `token_ids` are not used. Outputs are `(B, T, k)`,
+    `h*` is `(B, T, units)`, the state is an empty dict, and the attention
+    weights are an empty `(B, T, 0)` tensor.
 
     Example:
 

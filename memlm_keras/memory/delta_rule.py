@@ -26,10 +26,10 @@ from memlm_keras.masking import over_valid_steps
 from memlm_keras.memory.base import Memory
 from memlm_keras.memory.base import equal_parts
 
-# The longest chunk. A longer one has fewer steps of the loop, but more products
-# of pairs of steps.
+# Steps of the longest chunk. With longer chunks, the loop has fewer steps, but
+# more pairs of steps are multiplied.
 _CHUNK = 64
-# The largest block that is inverted as a whole.
+# Size of the largest matrix that is inverted without splitting it.
 _BLOCK = 8
 
 
@@ -37,8 +37,8 @@ _BLOCK = 8
 class DeltaRule(DistinctKernels, Memory):
     """A matrix of associations, written by the delta rule.
 
-    With `h_t` the output of the recurrent layer (`k` units) and, in each of the
-    heads, `unit(x) = x / |x|`:
+    With `h_t` the output of the recurrent layer (`k` units) and
+    `unit(x) = x / |x|`, each head computes:
 
         q_t    = unit(W^q h_t)
         k_t    = unit(W^k h_t)
@@ -48,41 +48,41 @@ class DeltaRule(DistinctKernels, Memory):
         r_t    = S_t^T q_t
         h*_t   = tanh(W^r [r_t of all heads] + W^x h_t)
 
-    A write replaces the share `beta_t` of what the key `k_t` had, and leaves
-    what orthogonal keys have. The state has `N K V` numbers for a text of any
-    length.
+    A write replaces the share `beta_t` of the value stored at the key `k_t`,
+    and changes nothing at orthogonal keys. The state has `N K V` numbers,
+    whatever the length of the text.
 
-    A whole sequence is read in chunks. Within a chunk, all writes follow from
-    one triangular system of equations, so the loop over time has as many steps
-    as there are chunks. It computes what the equations above say.
+    A whole sequence is read in chunks. One triangular system of equations
+    gives all writes of a chunk, so the loop over time has only one step for
+    each chunk. Results equal the equations above.
 
     Arguments change the equations as follows:
 
     * `negative_eigenvalues`: `beta_t = 2 sigmoid(w^b h_t + b^b)`. A write can
-      change the sign of what a key had, which tracking a state needs (Grazzi et
-      al., 2025, "Unlocking State-Tracking in Linear RNNs Through Negative
-      Eigenvalues").
+      then change the sign of the value at a key, which state tracking needs
+      (Grazzi et al., 2025, "Unlocking State-Tracking in Linear RNNs Through
+      Negative Eigenvalues").
     * `decay`: `S_{t-1}` is multiplied by `alpha_t = sigmoid(w^a h_t + b^a)`
       wherever it occurs, as in Gated DeltaNet (Yang et al., 2025, Eq. 10),
-      whose gate also has a learned power.
-    * `kernel_size`: queries, keys and values are made of the weighted sum of
-      the last outputs, with weights of their own for each unit: a short causal
+      whose gate also has a learned exponent.
+    * `kernel_size`: queries, keys and values are computed from a weighted sum
+      of the last outputs, with separate weights for each unit: a short causal
       convolution, which begins as the identity.
-    * `previous_keys`: `k_t` is made of `h_{t-1}`, as in `InductionAttention`. A
-      value is found by what came before it. The first step writes nothing.
-    * `holographic`: keys, queries and values are complex. With `W^k h_t` as N
-      complex numbers, divided by their moduli to get `r_t`, and permutations
-      `P_1 ... P_K`, the key of head n is
+    * `previous_keys`: `k_t` is computed from `h_{t-1}`, as in
+      `InductionAttention`, so a value is found by the output before it. The
+      first step writes nothing.
+    * `holographic`: keys, queries and values are complex. Let `r_t` be the N
+      complex numbers `W^k h_t`, divided by their moduli, and `P_1 ... P_K`
+      permutations. The key of head n is
 
           k_t = [P_1 r_t, ..., P_K r_t]_n / sqrt(K)
 
-      and a query so of `W^q h_t`. The real and the imaginary part of `v_t -
-      k_t^H S_{t-1}` have a rate each, `(N 2)` in all, and `r_t = q_t^H S_t`.
-      With values of one number, this is the memory of Weissenborn (2016): N
-      numbers in K redundant copies. With more, those of a head share its
-      copies and its rates.
-    * `residual`: `h*_t = h_t + W^r [r_t of all heads]`. What is read is added
-      to the output, which needs no `W^x` and trains as without a memory.
+      and a query is computed likewise from `W^q h_t`. The real and the
+      imaginary part of `v_t - k_t^H S_{t-1}` have one rate each, `2 N` in all,
+      and `r_t = q_t^H S_t`. With values of one number, this is the memory of
+      Weissenborn (2016): N numbers in K redundant copies. With larger values,
+      the numbers of a head share its copies and its rates.
+    * `residual`: `h*_t = h_t + W^r [r_t of all heads]`, without `W^x`.
 
     | symbol | weight | shape |
     |---|---|---|
@@ -90,42 +90,40 @@ class DeltaRule(DistinctKernels, Memory):
     | `W^v` | `value_kernel` | `(k, N V)` |
     | `w^b`, `b^b` | `rate_kernel`, `rate_bias` | `(k, N)`, `(N,)` |
     | `w^a`, `b^a` | `decay_kernel`, `decay_bias` | `(k, N)`, `(N,)` |
-    | of the last outputs | `convolution`, for queries, keys and values | `(kernel_size, 3 k)` |
+    | weights of the last outputs | `convolution`, for queries, keys and values | `(kernel_size, 3 k)` |
     | `W^r` | `context_kernel` | `(N V, k)` |
     | `W^x` | `output_kernel` | `(k, k)` |
     | `P_1 ... P_K` | `permutations` | `(K, N)` int32, not trained |
 
-    With `holographic`, the first two have `2 N` columns, and N is `2 N` in the
-    shapes of `value_kernel`, `rate_kernel`, `rate_bias` and `context_kernel`:
-    real parts of all heads before imaginary parts.
+    With `holographic`, `query_kernel` and `key_kernel` have `2 N` columns, and
+    N is `2 N` in the shapes of `value_kernel`, `rate_kernel`, `rate_bias` and
+    `context_kernel`: real parts of all heads before imaginary parts.
 
     Args:
         num_heads: integer, N.
-        key_dim: integer, K, the size of a key. A head holds at most as many
-            unrelated associations.
-        value_dim: integer, V; `None` for `k / num_heads`, or half of it if
+        key_dim: integer, K, size of a key, and the largest number of unrelated
+            associations that a head can store.
+        value_dim: integer, V; `None` for `k / num_heads`, or half of this if
             `holographic`, since sizes then count complex numbers.
         negative_eigenvalues: whether rates are in (0, 2), not in (0, 1).
         decay: whether associations fade by a learned gate.
-        kernel_size: integer, number of outputs that a query, a key and a value
-            are made of.
-        previous_keys: whether keys are those of the step before.
+        kernel_size: integer, number of outputs from which a query, a key and a
+            value are computed.
+        previous_keys: whether keys are computed from the output before.
         holographic: whether keys are permuted copies of one complex key.
-        residual: whether what is read is added to the output.
-        kernel_initializer: initializer of matrices, except those of the
-            convolution.
+        residual: whether `r_t` is added to the output.
+        kernel_initializer: initializer of all matrices but the convolution.
         **kwargs: arguments of `Memory`.
 
-    See `Memory` for calls, which do not use `token_ids`. Outputs and `h*` are
+    Calls: see `Memory`; `token_ids` are not used. Outputs and `h*` are
     `(B, T, k)`. The state is `{"associations": (B, N, K, V)}` in float32, or
     `(B, N, 2 K, V)` if `holographic`, real parts before imaginary parts. If
-    `kernel_size` or `previous_keys` need the last outputs, it also has
-    `{"window": (B, slots, k)}`.
+    `kernel_size` or `previous_keys` need the last outputs, it also contains
+    `"window"`, `(B, slots, k)`.
 
     Raises:
-        ValueError: for a size that is not a positive integer, and for units
-            that `num_heads`, or its double, does not divide if `value_dim` is
-            `None`.
+        ValueError: if a size is not a positive integer, or if `value_dim` is
+            `None` and `num_heads` (twice, if `holographic`) does not divide k.
 
     Example:
 
@@ -173,7 +171,7 @@ class DeltaRule(DistinctKernels, Memory):
         self.kernel_size = kernel_size
         self.previous_keys = previous_keys
         self.holographic = holographic
-        # Real numbers of a number, of which each is a step of the recurrence.
+        # Real and imaginary parts are written as two steps of the recurrence.
         self.parts = 2 if holographic else 1
         self.residual = residual
 
@@ -197,7 +195,7 @@ class DeltaRule(DistinctKernels, Memory):
             self.decay_kernel = self.add_kernel(
                 "decay_kernel", (k, self.num_heads)
             )
-            # A half is left after 38 steps.
+            # Half of an association is left after 38 steps: sigmoid(4)^38.
             self.decay_bias = self.add_weight(
                 (self.num_heads,),
                 keras.initializers.Constant(4.0),
@@ -212,7 +210,7 @@ class DeltaRule(DistinctKernels, Memory):
                 name="permutations",
             )
         if self.kernel_size > 1:
-            # Queries, keys and values, which begin as the last output.
+            # Queries, keys and values begin as functions of the last output.
             first = np.zeros((self.kernel_size, 3 * k))
             first[-1] = 1.0
             self.convolution = self.add_weight(
@@ -256,12 +254,12 @@ class DeltaRule(DistinctKernels, Memory):
         return outputs, new_state, ops.zeros((*shape, 0), outputs.dtype)
 
     def read_weights(self, outputs):
-        """Returns what is read of each earlier value, from an empty state.
+        """Returns the weight of each earlier value in each read.
 
-        A read is a sum of values, `r_t = sum_i weights[t, i] v_i`. The weights
-        follow from all queries, keys and rates, and can be negative. With
-        `holographic`, the real and the imaginary part of a step are two of
-        `2 T` steps.
+        A read is a sum of values, `r_t = sum_i weights[t, i] v_i`, from an
+        empty state. The weights depend on all queries, keys and rates, and can
+        be negative. With `holographic`, each step counts as two steps, one for
+        the real and one for the imaginary part.
 
         Args:
             outputs: float tensor `(B, T, k)`, without padding.
@@ -281,7 +279,7 @@ class DeltaRule(DistinctKernels, Memory):
         state = self.initial_state(ops.shape(outputs)[0])
         (queries, keys, _, *gates), _ = self._projected(outputs, state)
         batch_size, time, _, size = ops.shape(keys)
-        # Values of which each is the step at which it is written.
+        # As values, use one-hot vectors of the steps that write them.
         steps = ops.broadcast_to(
             ops.eye(time)[None, :, None],
             (batch_size, time, self.num_heads, time),
@@ -293,8 +291,8 @@ class DeltaRule(DistinctKernels, Memory):
         return ops.transpose(weights, (0, 2, 1, 3))
 
     def _projected(self, outputs, state, mask=None):
-        """Returns queries, keys, values, rates and decays by head, and the new
-        state of the last outputs."""
+        """Returns queries, keys, values, rates and decays of each head, and the
+        new state of the last outputs."""
         sources, new_state = self._sources(outputs, state, mask)
         queries, keys, values = (
             ops.matmul(source, kernel)
@@ -311,11 +309,11 @@ class DeltaRule(DistinctKernels, Memory):
             decays = ops.matmul(outputs, self.decay_kernel) + self.decay_bias
             decays = ops.log_sigmoid(ops.cast(decays, "float32"))
             if self.holographic:
-                # All that was written fades once in a step.
+                # Associations fade once for both parts of a step.
                 decays = ops.concatenate([decays, ops.zeros_like(decays)], -1)
             decays = self._by_head(decays)
         if mask is not None:
-            # A step of padding writes nothing, and nothing fades.
+            # Masked steps write nothing, and nothing fades.
             valid = ops.repeat(ops.cast(mask, "float32"), self.parts, axis=1)
             rates = rates * valid[..., None, None]
             if decays is not None:
@@ -324,8 +322,8 @@ class DeltaRule(DistinctKernels, Memory):
         return (queries, keys, self._by_head(values), rates, decays), new_state
 
     def _as_keys(self, vectors):
-        """Vectors of length one, `(B, T, N, K)`, or two of twice that size for
-        each step, which read and write real and imaginary parts."""
+        """Returns vectors of length one, `(B, T, N, K)`; if `holographic`, two
+        for each step, `(B, 2 T, N, 2 K)`, for real and imaginary parts."""
         if not self.holographic:
             return divide_by_length((self._by_head(vectors),), axis=-1)[0]
         pair = complex_vectors.split(ops.cast(vectors, "float32"))
@@ -339,8 +337,8 @@ class DeltaRule(DistinctKernels, Memory):
         return transposed(ops.reshape(keys, shape)) / self.key_dim**0.5
 
     def _sources(self, outputs, state, mask):
-        """Returns what queries, keys and values are made of, each `(B, T, k)`,
-        and the state of the last outputs."""
+        """Returns the vectors that queries, keys and values are computed from,
+        each `(B, T, k)`, and the state of the last outputs."""
         if not self.recent.slots:
             return (outputs, outputs, outputs), {}
         window = ops.cast(state["window"], outputs.dtype)
@@ -388,7 +386,7 @@ class DeltaRule(DistinctKernels, Memory):
 def read_and_write(
     queries, keys, values, rates, decays, associations, writes=1
 ):
-    """Reads after each write of the delta rule, in chunks.
+    """Writes by the delta rule and reads after each write, in chunks.
 
     Args:
         queries, keys: float32 tensors `(B, T, N, K)`.
@@ -396,17 +394,18 @@ def read_and_write(
         rates: float32 tensor `(B, T, N, 1)`, `beta`.
         decays: float32 tensor `(B, T, N, 1)`, `log(alpha)`; `None` for zeros.
         associations: float32 tensor `(B, N, K, V)`, before the first step.
-        writes: integer, number of steps with orthogonal keys, all of which are
-            written before the first of them reads. It divides T and chunks.
+        writes: integer, number of successive steps with orthogonal keys that
+            are all written before the first of them reads; it divides T.
 
     Returns:
-        `(r, S)`, `(B, T, N, V)` and the associations after the last step.
+        A tuple of `r`, `(B, T, N, V)`, and the associations after the last
+        step.
     """
     batch_size, time, heads, _ = ops.shape(queries)
     static = isinstance(time, int)
     count, chunk = (time + _CHUNK - 1) // _CHUNK, _CHUNK
     if static:
-        # The last chunk is not much shorter than the others.
+        # Divide the steps evenly, so that the last chunk needs little padding.
         chunk = writes * ((time // writes + count - 1) // count)
     whole = static and count == 1
 
@@ -420,33 +419,34 @@ def read_and_write(
     queries, keys, values, rates = map(
         in_chunks, (queries, keys, values, rates)
     )
-    # The share that is left at step t of the write at step i, of those up to t
-    # and of those before.
+    # The shares left, at step t, of the write at step i: of writes up to t in
+    # `left`, of writes before t in `earlier`.
     order = np.arange(chunk) // writes
     left = ops.convert_to_tensor(order[:, None] >= order, "float32")
     earlier = ops.convert_to_tensor(order[:, None] > order, "float32")
     keys_left, known, asked, of_state = keys, keys, queries, []
     if decays is not None:
         sums = ops.cumsum(in_chunks(decays), axis=-2)
-        # No exponent of a later write, which could overflow.
+        # The exponents of later writes are positive and could overflow.
         left = left * ops.exp(ops.minimum(sums - transposed(sums), 0.0))
         earlier = left * earlier
-        # At the end of the chunk.
+        # Keys times the share of their write that is left after the chunk.
         keys_left = keys * transposed(left[..., -1:, :])
-        # The share that is left of the associations before the chunk.
+        # The share of the associations before the chunk that is left.
         of_state = [ops.exp(sums)]
         known, asked = of_state[0] * keys, of_state[0] * queries
-    # In a chunk, the vector that step t adds to its key is
+    # Step t of a chunk adds to the value at its key
     #     d_t = beta_t (v_t - S^T k_t - sum_{i < t} (k_i . k_t) d_i)
-    # with the associations S before the chunk. So `d = added - known S`.
+    # where S are the associations before the chunk. This is linear in S: the
+    # columns of `added` are the part without S and the factor of S.
     added = rates * ops.concatenate([values, known], axis=-1)
     if chunk > writes:
         products = ops.matmul(keys, transposed(keys))
         added = solve(rates * earlier * products, added)
 
     def write(before, added, keys, left=None):
-        """The vectors that are added to the keys, and the associations."""
-        # Slices, since LiteRT splits tensors of at most four axes.
+        """Returns the vectors d of a chunk, and the associations after it."""
+        # Not `ops.split`: LiteRT splits only tensors of at most four axes.
         size = values.shape[-1]
         changes = added[..., :size] - ops.matmul(added[..., size:], before)
         written = ops.matmul(transposed(keys), changes)
@@ -459,8 +459,7 @@ def read_and_write(
         changes, after = write(before, added, keys_left, *of_state)
         associations = after[:, 0]
     else:
-        # One tensor, since Keras' loop asks its inputs for the number of
-        # chunks.
+        # Joined, since Keras' loop reads the number of chunks from one tensor.
         joined = [added, keys_left, *of_state]
         inputs = ops.concatenate(joined, axis=-1)
         stops = [*itertools.accumulate(part.shape[-1] for part in joined)]
@@ -486,7 +485,7 @@ def solve(overlap, right):
     `(..., C, C)`."""
 
     def forward(overlap, right):
-        # XLA cannot multiply all matrices of many axes on a CPU.
+        # XLA on a CPU cannot multiply some matrices with many batch axes.
         inverted = inverse(ops.reshape(overlap, (-1, *overlap.shape[-2:])))
         inverted = ops.reshape(inverted, ops.shape(overlap))
         solved = ops.matmul(inverted, right)
@@ -501,12 +500,12 @@ def solve(overlap, right):
 
 
 def inverse(overlap):
-    """The inverse of `I + overlap`, `(matrices, C, C)`, strictly lower
-    triangular.
+    """Inverts `I + overlap` for strictly lower triangular matrices `(matrices,
+    C, C)`.
 
-    Blocks on the diagonal are joined in pairs: the inverse of `[[A, 0], [C,
-    D]]` is `[[A', 0], [-D' C A', D']]`. A solver of triangular systems was
-    faster, but its gradient blocked for ever in XLA on a CPU of two cores.
+    With the inverses A' and D' of both blocks on the diagonal, the inverse of
+    `[[A, 0], [C, D]]` is `[[A', 0], [-D' C A', D']]`. A solver of triangular
+    systems was faster, but its gradient hung in XLA on a CPU with two cores.
     """
     size = overlap.shape[-1]
     if size <= _BLOCK:
@@ -523,8 +522,8 @@ def inverse(overlap):
 
 
 def _inverse_of_block(overlap):
-    """`inverse`, with the smaller blocks as masks of whole matrices: more to
-    multiply, in fewer operations."""
+    """Computes `inverse` with masks in place of blocks, which multiplies more
+    numbers in fewer operations."""
     rows, columns = np.indices(overlap.shape[-2:])
     found, size = ops.eye(len(rows)), 1
     while size < len(rows):

@@ -1,7 +1,7 @@
-"""Attention over what followed similar outputs, as an induction head reads.
+"""Attention over what followed similar outputs, like an induction head's.
 
-Olsson et al. (2022), "In-context Learning and Induction Heads". The memory is
-this package's own, for the outputs of a recurrent layer.
+Olsson et al. (2022), "In-context Learning and Induction Heads", describe such
+heads of transformers; this package applies them to a recurrent layer's outputs.
 
 Shapes below: B batch, T time, L window, k units.
 """
@@ -20,7 +20,7 @@ from memlm_keras.memory.base import Memory
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class InductionAttention(DistinctKernels, Memory):
-    """Attention whose key is the output before the value.
+    """Attention with the output before each value as its key.
 
     With `h_t` the output of the recurrent layer (`k` units) and
     `n_t = h_t / rms(h_t)`:
@@ -30,15 +30,14 @@ class InductionAttention(DistinctKernels, Memory):
         r_t     = sum_i alpha_i n_i
         h*_t    = tanh(W^r r_t + W^x h_t)
 
-    So it finds the steps like the current one, and reads what followed them.
-    This is what an induction head does (Olsson et al., 2022), and the keys are
-    those of the neural cache (Grave et al., 2017, Eq. 3). In `Attention`, one
-    output must hold both what it is found by and what followed, which a
-    recurrent layer learns late.
+    So it finds steps that are similar to the current one, and reads what
+    followed them, like an induction head (Olsson et al., 2022). The neural
+    cache has the same keys (Grave et al., 2017, Eq. 3). In `Attention`, one
+    output is both key and value, which a recurrent layer learns late.
 
-    Only outputs with an output before them are read. `r_t` is zero at the first
-    step of a text. A learned scale of `n` would add nothing, as `W^q` and `W^r`
-    contain it.
+    An output is read only if there is an output before it, so `r_t` is zero at
+    the first step of a text. `n` has no learned scale, since `W^q` and `W^r`
+    include one.
 
     | symbol | weight | shape |
     |---|---|---|
@@ -52,10 +51,10 @@ class InductionAttention(DistinctKernels, Memory):
         kernel_initializer: initializer of the three weights.
         **kwargs: arguments of `Memory`.
 
-    See `Memory` for calls, which do not use `token_ids`. Outputs and `h*` are
-    `(B, T, k)`, the state is `{"window": (B, L, k), "filled": (B,)}`, the last
-    `n`, and the attention weights are `alpha`, `(B, T, L)`, the oldest slot
-    first; the last slot is the current step.
+    Calls: see `Memory`; `token_ids` are not used. Outputs and `h*` are
+    `(B, T, k)`. The state is `{"window": (B, L, k), "filled": (B,)}`, where the
+    window contains the last `n`. The attention weights are `alpha`,
+    `(B, T, L)`, the oldest slot first and the current step last.
 
     Raises:
         ValueError: if `window` is not a positive integer.
@@ -95,10 +94,10 @@ class InductionAttention(DistinctKernels, Memory):
     def read(self, outputs, state, token_ids=None, mask=None):
         normalized = self.remembered(outputs)
         extended, seen, state = self.recent.slide(state, normalized, mask)
-        # Scaled before the product, which float16 cannot hold otherwise.
+        # Scale before the product, which could overflow in float16.
         scaled = normalized / self.query_kernel.shape[0] ** 0.5
         queries = ops.matmul(scaled, self.query_kernel)
-        # The keys are the steps of the window, each value is one step later.
+        # Each step of the window is the key of the value one step later.
         scores = self.recent.products(queries, extended)
         weights = masked_softmax(scores, seen)
         context = self.recent.weighted_sum(weights, extended[:, 1:])

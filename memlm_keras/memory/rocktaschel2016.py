@@ -17,16 +17,15 @@ from memlm_keras.masking import masked_softmax
 class WordByWordAttention(DistinctKernels, keras.layers.Layer):
     """Attention over a premise at each word of a hypothesis.
 
-    With `Y` the outputs of the premise's LSTM, one a column, and `h_t` those of
-    the hypothesis':
+    With the outputs of the premise's LSTM as the columns of `Y`, and `h_t` the
+    outputs of the hypothesis' LSTM:
 
         M_t = tanh(W^y Y + (W^h h_t + W^r r_{t-1}) 1^T)
         a_t = softmax(w^T M_t)
         r_t = Y a_t^T + tanh(W^t r_{t-1})
         h*  = tanh(W^p r_N + W^x h_N)
 
-    with `r_0 = 0` and N the last word of the hypothesis. Terms that do not
-    depend on `r` are computed for all words at once.
+    where `r_0 = 0` and N is the last word of the hypothesis.
 
     | paper | weight | shape |
     |---|---|---|
@@ -43,12 +42,12 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
         outputs: float tensor `(B, T, k)`, outputs of the hypothesis.
         last: float tensor `(B, k)`, the output at its last word.
         premise: float tensor `(B, P, k)`, outputs of the premise.
-        outputs_mask: boolean tensor `(B, T)`, words of the hypothesis.
-        premise_mask: boolean tensor `(B, P)`, words of the premise.
+        outputs_mask: boolean tensor `(B, T)`, `True` at words.
+        premise_mask: boolean tensor `(B, P)`, `True` at words.
 
     Returns:
-        `(h*, a)`: `(B, k)` and `(B, T, P)`, in which a row after the last word
-        repeats the row before it.
+        A tuple of `h*`, `(B, k)`, and `a`, `(B, T, P)`, in which steps after
+        the last word repeat the last word's weights.
 
     Example:
 
@@ -64,7 +63,7 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
 
     def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(kernel_initializer, **kwargs)
-        # The masks are arguments, equal to the masks that Keras attaches.
+        # The arguments equal the masks that Keras attaches to the tensors.
         self.supports_masking = True
 
     def build(self, outputs_shape, *shapes, **named_shapes):
@@ -95,8 +94,8 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
             read = ops.matmul(weights, premise)[:, 0] + ops.tanh(
                 ops.matmul(read, self.transition_kernel)
             )
-            # At a masked step, Keras returns the first state as the output,
-            # so both are one tensor.
+            # At a masked step, Keras returns the first state as the output, so
+            # one state contains both.
             both = ops.concatenate([read, weights[:, 0]], axis=-1)
             return both, [both]
 
@@ -113,7 +112,7 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
         return ops.tanh(merged), both[..., self.units :]
 
     def compute_mask(self, *arguments, previous_mask=None, **keywords):
-        """Results have no masks."""
+        """Returns `None`, since the results have no masks."""
         return None
 
     def compute_output_spec(

@@ -30,8 +30,8 @@ _LOG_ZERO = -1e9
 class Attentive(DistinctKernels, Memory):
     """Attention over all earlier outputs of a sentence (Salton et al., 2017).
 
-    With `h_t` the output of the last recurrent layer (`k` units), the current
-    one not included in the memory, and `[h_t; c_t]` stacked:
+    With `h_t` the output of the last recurrent layer (`k` units), which is not
+    in the memory at step t itself:
 
         c_t  = sum_i a_i h_i, i from 1 to t - 1                     (3)
         a_i  = exp(score(h_i, h_t)) / sum_j exp(score(h_j, h_t))    (4)
@@ -41,24 +41,24 @@ class Attentive(DistinctKernels, Memory):
         combined(h_i, h_t) = v_s . tanh(W_s h_i + W_q h_t)          (10)
 
     At the first step, which the paper does not define, `c_t` is zero. A
-    sentence begins where the state does: `memlm_keras.LanguageModel` resets
-    the memory of a row when its batches say so.
+    sentence begins with a new state: `memlm_keras.LanguageModel` resets the
+    state of a row where its batches mark the start of a sentence.
 
-    A single score of an output never changes. So the state keeps only the
-    context of the past and the logarithm of its normaliser, together one more
-    slot to attend to. A combined score changes at every step, so the state
-    keeps the `window` most recent outputs and forgets earlier ones. With a
-    window at least as long as sentences, the memory is the paper's.
+    The single score of an output never changes. So the state contains only the
+    context so far and the logarithm of its normalizer, which a call treats as
+    one more slot. A combined score changes at every step, so the state contains
+    the `window` most recent outputs, and earlier ones are forgotten. With a
+    window at least as long as the sentences, this equals the paper's memory.
 
-    A call reads all its steps at once. It costs `(B, T + 1, T + 1)` numbers for
-    a single score and `(B, T, W + T, k)` for a combined one.
+    A call reads all its steps at once. It needs tensors of `(B, T + 1, T + 1)`
+    for a single score and `(B, T, W + T, k)` for a combined one.
 
     | paper | weight | shape |
     |---|---|---|
     | `W_s` | `memory_kernel` | `(k, k)` |
-    | `W_q` | `query_kernel` | `(k, k)`, of a combined score only |
+    | `W_q` | `query_kernel` | `(k, k)`, for a combined score only |
     | `v_s` | `score_kernel` | `(k, 1)` |
-    | `W_c` | `output_kernel` | `(2 k, k)`, first the rows of `h_t` |
+    | `W_c` | `output_kernel` | `(2 k, k)`, rows of `h_t` first |
     | `b_t` | `bias` | `(k,)`, the same at every step |
 
     Args:
@@ -70,21 +70,21 @@ class Attentive(DistinctKernels, Memory):
         bias_initializer: initializer of `b_t`.
         **kwargs: arguments of `Memory`.
 
-    See `Memory` for calls, which do not use `token_ids`. Outputs and `h'` are
-    `(B, T, k)`. The state is, for a single score, `{"window": (B, W) the recent
-    scores, "filled": (B,), "context": (B, k), "log_normalizer": (B,)}`, always
-    in float32, and for a combined one `{"window": (B, W, k), "filled": (B,)}`.
+    Calls: see `Memory`; `token_ids` are not used. Outputs and `h'` are
+    `(B, T, k)`. For a combined score, the state is `{"window": (B, W, k),
+    "filled": (B,)}`. For a single score it is `{"window": (B, W), "filled":
+    (B,), "context": (B, k), "log_normalizer": (B,)}`, always in float32, where
+    the window contains the recent scores.
 
     The attention weights are `a`, `(B, T, W)`, the oldest slot first: slot j of
-    step t is the weight of the output of step `t - W + j`. A row sums to one up
-    to W outputs read; then, with a single score, the rest is the weight of
-    earlier outputs. So, for a sentence of T tokens, `weights[t, W - t + i]` is
-    the weight of input word i for the prediction of the word after t, the
+    step t is the weight of the output of step `t - W + j`. A row sums to one
+    until more than W outputs were read; then, with a single score, the missing
+    part is the weight of earlier outputs. In a sentence, `weights[t, W - t +
+    i]` is the weight of input word i for predicting the word after t, as in the
     paper's Figures 2 and 3.
 
     Raises:
-        ValueError: for an unknown `score`, and if `window` is not a positive
-            integer.
+        ValueError: if `score` is unknown or `window` is not a positive integer.
 
     Example:
 
@@ -135,7 +135,7 @@ class Attentive(DistinctKernels, Memory):
         return state
 
     def remembered(self, outputs, token_ids=None):
-        # With a single score, the state has more than a window.
+        # With a single score, the state contains more than the window.
         return self._cast(outputs) if self.score == "combined" else None
 
     @over_valid_steps
@@ -151,14 +151,14 @@ class Attentive(DistinctKernels, Memory):
         return outputs, state, self._cast(weights)
 
     def _single(self, outputs, state, mask):
-        """Eq. 3, 4 and 9: context, new state and weights, in float32."""
+        """Computes Eq. 3, 4 and 9: context, state and weights in float32."""
         hidden = ops.tanh(self._keys(outputs))
         scores = ops.matmul(hidden, self._cast(self.score_kernel))
         scores = ops.cast(scores[..., 0], "float32")
         recent, filled, new_state = self.recent.slide(state, scores, mask)
 
-        # Slot 0 is the past before this call, slot i is step i - 1. Row t sees
-        # the slots up to t; the row after the last step is the new state.
+        # Slot 0 is the context before this call, slot i is step i - 1. Row t
+        # sees slots 0 to t; the row after the last step gives the new state.
         slots = ops.arange(ops.shape(outputs)[1] + 1)
         seen = (slots > 0)[None, None] | (state["filled"] > 0)[:, None, None]
         seen = seen & (slots[None] <= slots[:, None])[None]
@@ -184,10 +184,10 @@ class Attentive(DistinctKernels, Memory):
         return contexts[:, :-1], new_state, reported
 
     def _combined(self, outputs, state, mask):
-        """Eq. 3, 4 and 10: context, new state and weights."""
+        """Computes Eq. 3, 4 and 10: context, state and weights."""
         extended, seen, new_state = self.recent.slide(state, outputs, mask)
         queries = ops.matmul(outputs, self._cast(self.query_kernel))
-        # Separate products, since earlier outputs get no gradient.
+        # One product each, since the outputs in the state need no gradient.
         before = self._cast(state["window"])
         keys = ops.concatenate(
             [self._keys(before), self._keys(outputs)], axis=1
@@ -212,7 +212,7 @@ class Attentive(DistinctKernels, Memory):
 
 
 def _after_last(rows, mask):
-    """The entry after the last valid step of each row."""
+    """Returns the entry after the last valid step of each row."""
     if mask is None:
         return rows[:, -1]
     return take_steps(rows, count_valid(mask)[:, None])[:, 0]

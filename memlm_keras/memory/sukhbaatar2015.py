@@ -1,7 +1,7 @@
 """The memory network of Sukhbaatar et al. (2015) as a language model.
 
-"End-To-End Memory Networks", Section 5, with one layer, as Tran et al. (2016)
-use it for a baseline.
+"End-To-End Memory Networks", Section 5, with one layer: the baseline of Tran et
+al. (2016).
 
 Shapes below: B batch, T time, n memory size, d units.
 """
@@ -14,7 +14,7 @@ from memlm_keras.masking import masked_softmax
 from memlm_keras.masking import over_valid_steps
 from memlm_keras.memory.base import WordMemory
 
-# The query of a language model, which has no question, is a constant vector.
+# A language model has no question, so every element of its query is 0.1.
 QUERY = 0.1
 
 
@@ -23,15 +23,16 @@ class MemoryNetwork(WordMemory):
     """One layer of a memory network over the most recent words.
 
     With `A x_i` the embeddings of the n most recent words, the current word
-    included, `C x_i` those of a second table, and the constant query `u = 0.1`:
+    included, `C x_i` their rows of a second table, and the constant query
+    `u = 0.1`:
 
         p_i = softmax_i(u^T (A x_i + T_A(i)))
         o   = sum_i p_i (C x_i + T_C(i))
         h   = H u + o, with ReLU applied to its second half
 
-    The model's embedding is A, so there is no recurrent layer below. With a
-    constant query, the weight of a word depends on the word and its place
-    alone. If fewer than n words were read, they use the last rows of `T_A` and
+    A is the model's embedding, so there is no recurrent layer below. Since the
+    query is constant, the weight of a word depends only on the word and its
+    place. If fewer than n words were read, they use the last rows of `T_A` and
     `T_C`.
 
     | paper | weight | shape |
@@ -43,21 +44,21 @@ class MemoryNetwork(WordMemory):
 
     Args:
         window: integer, n, number of words to attend to.
-        vocabulary_size: integer, V; `None` for that of the
+        vocabulary_size: integer, V; `None` for the size of the
             `memlm_keras.LanguageModel`.
         kernel_initializer: initializer of every weight.
         **kwargs: arguments of `Memory`.
 
-    See `Memory` for calls, which need `token_ids`. Outputs, `(B, T, d)`, are
-    the embedded words, and `h` is `(B, T, d)`. The state is
-    `{"window": (B, n - 1) int32, "filled": (B,)}`, the words before, which
-    `embed_state` must look up before the next call. The attention weights are
-    `p`, `(B, T, n)`, the current word last.
+    Calls: see `Memory`; `token_ids` are required. Outputs, `(B, T, d)`, are the
+    embedded words, and `h` is `(B, T, d)`. The state is `{"window": (B, n - 1)
+    int32, "filled": (B,)}`, where the window contains the previous words;
+    `embed_state` must look them up before the next call. The attention weights
+    are `p`, `(B, T, n)`, the current word last.
 
     Raises:
         ValueError: if `vocabulary_size` or `window` is not a positive integer,
-            for a call without `token_ids` or `vocabulary_size`, and for a state
-            whose words were not embedded.
+            a call has no `token_ids`, the layer is built without
+            `vocabulary_size`, or the words of a state were not embedded.
 
     Example:
 
@@ -89,7 +90,7 @@ class MemoryNetwork(WordMemory):
         self.query_kernel = self.add_kernel("query_kernel", (d, d))
 
     def embed_state(self, state, embed):
-        """Adds `A x_i` of the words before: `"vectors"`, `(B, n - 1, d)`."""
+        """Adds `"vectors"`, `(B, n - 1, d)`, `A x_i` of the previous words."""
         return {**state, "vectors": embed(state["window"])}
 
     @over_valid_steps
@@ -97,9 +98,9 @@ class MemoryNetwork(WordMemory):
         self.require_words(token_ids)
         if "vectors" not in state:
             raise ValueError(
-                "`state` must be given as `memory.embed_state(state, "
-                "embedding)`, since a MemoryNetwork carries words and has no "
-                f"embedding of its own. Received: a state of {sorted(state)}"
+                "`state` must be a result of `memory.embed_state(state, "
+                "embedding)`, which looks up its words. Received: a state with "
+                f"the names {sorted(state)}"
             )
         before = ops.cast(state["vectors"], outputs.dtype)
         words, seen, state = self.recent.slide(state, token_ids, mask)

@@ -29,7 +29,7 @@ class MemoryBlock(WordMemory):
 
     With `h_t` the output of the recurrent layer (`d` units), `M_i` and `C_i`
     the rows of two look-up tables for the n most recent words, the current
-    word included, and `T` the temporal matrix:
+    word included, and `T` the temporal matrix, the weights are (1) or (2):
 
         p_t = softmax(M_i h_t)                                  (1)
         p_t = softmax((M_i + T) h_t)                            (2)
@@ -44,9 +44,9 @@ class MemoryBlock(WordMemory):
 
     or by a sum, `h^m_t = s_t + h_t`.
 
-    If fewer than n words were read, they use the last rows of `T`, so that its
-    last row always belongs to the current word (as in the authors' code; the
-    paper's text says the first rows).
+    If fewer than n words were read, they use the last rows of `T`, so the last
+    row always belongs to the current word. The authors' code does the same; the
+    paper's text says the first rows.
 
     | paper | weight | shape |
     |---|---|---|
@@ -61,26 +61,27 @@ class MemoryBlock(WordMemory):
         window: integer, n, number of words to attend to.
         temporal: whether there is a temporal matrix, Eq. 2 instead of Eq. 1.
         composition: `"gated"` or `"linear"`.
-        temporal_context: whether a second temporal matrix is added to `C_i`
-            in Eq. 3, an option of the authors' code: `output_temporal_kernel`.
+        temporal_context: whether a second temporal matrix, the weight
+            `output_temporal_kernel`, is added to `C_i` in Eq. 3. This and the
+            next two arguments are options of the authors' code.
         gate_bias: whether the gates and the candidate of Eq. 4 to 6 have a
-            bias, an option of the authors' code: `bias`, `(3 d,)`.
-        linear_kernel: whether the sum is `s_t + H h_t` with a learned matrix
-            H, an option of the authors' code: `hidden_kernel`, `(d, d)`.
-        vocabulary_size: integer, V; `None` for that of the
+            bias, the weight `bias`, `(3 d,)`.
+        linear_kernel: whether the sum is `s_t + H h_t`, with H the weight
+            `hidden_kernel`, `(d, d)`.
+        vocabulary_size: integer, V; `None` for the size of the
             `memlm_keras.LanguageModel`.
         kernel_initializer: initializer of every weight.
         **kwargs: arguments of `Memory`.
 
-    See `Memory` for calls, which need `token_ids`. Outputs and `h^m` are
-    `(B, T, d)`, the state is `{"window": (B, n - 1) int32, "filled": (B,)}`,
-    the words before, and the attention weights are `p`, `(B, T, n)`, the
-    current word last.
+    Calls: see `Memory`; `token_ids` are required. Outputs and `h^m` are
+    `(B, T, d)`. The state is `{"window": (B, n - 1) int32, "filled": (B,)}`,
+    where the window contains the previous words. The attention weights are `p`,
+    `(B, T, n)`, the current word last.
 
     Raises:
         ValueError: if `vocabulary_size` or `window` is not a positive integer,
-            for an unknown composition or an option of the other one, and for a
-            call without `token_ids` or `vocabulary_size`.
+            `composition` is unknown or does not have a given option, a call has
+            no `token_ids`, or the layer is built without `vocabulary_size`.
 
     Example:
 
@@ -158,7 +159,7 @@ class MemoryBlock(WordMemory):
         return self.compose(context, outputs), state, weights
 
     def attend(self, outputs, words, seen):
-        """Eq. 1 or 2: weights `(B, T, n)` of words `(B, n - 1 + T)`."""
+        """Computes Eq. 1 or 2: weights `(B, T, n)`."""
         embedded = look_up(self.input_embeddings, words)
         scores = self.recent.products(outputs, embedded)
         if self.temporal:
@@ -168,7 +169,7 @@ class MemoryBlock(WordMemory):
         return masked_softmax(scores, seen)
 
     def context(self, words, weights):
-        """Eq. 3: the context `(B, T, d)`."""
+        """Computes Eq. 3: the context `(B, T, d)`."""
         embedded = look_up(self.output_embeddings, words)
         context = self.recent.weighted_sum(weights, embedded)
         if self.temporal_context:
@@ -176,7 +177,7 @@ class MemoryBlock(WordMemory):
         return context
 
     def compose(self, context, outputs):
-        """Eq. 4 to 7, or the sum: `(B, T, d)` of two `(B, T, d)`."""
+        """Computes Eq. 4 to 7, or the sum, of two `(B, T, d)`."""
         if self.composition == "linear":
             if self.linear_kernel:
                 outputs = ops.matmul(outputs, self.hidden_kernel)
@@ -215,32 +216,31 @@ class BidirectionalMemoryBlock(MemoryBlock):
 
         x_{t-n+1} ... x_t   and   x_{t+2} ... x_{t+1+n}
 
-    by Eq. 1 to 7 of `MemoryBlock`, whose options and weights this block has.
-    The temporal matrix has a row for each of the 2 n places; if a side has
-    fewer words, they use the rows of their places, so that rows n and n + 1
-    always belong to the neighbours of the word to predict.
+    by Eq. 1 to 7 of `MemoryBlock`, with its options and weights. The temporal
+    matrix has one row for each of the 2 n places, so rows n and n + 1 always
+    belong to the neighbours of the word to predict, even if a side has fewer
+    words.
 
-    The words after it are those of the same sentence: the end of the sentence,
-    all that follows and positions after the input are masked, so padding with
+    The end of the sentence and everything after it are masked, so padding with
     `end_of_sentence_id` changes nothing.
 
-    The word to predict is never read. Words after it are read, so a row must
-    be one whole sentence, streaming is impossible, and the probabilities of the
-    words of a sentence do not multiply to the probability of the sentence.
+    The word to predict is never read, but words after it are. So a row must be
+    one whole sentence, streaming is impossible, and the product of the words'
+    probabilities is not the probability of the sentence.
 
     Args:
         window: integer, n, number of words to attend to on each side.
-        end_of_sentence_id: integer, ends each sentence, and pads.
+        end_of_sentence_id: integer, id of the token that ends each sentence and
+            pads rows.
         **kwargs: other arguments of `MemoryBlock`.
 
-    See `Memory` for calls, which need `token_ids`. Outputs and `h^m` are
+    Calls: see `Memory`; `token_ids` are required. Outputs and `h^m` are
     `(B, T, d)`, the state is an empty dict, and the attention weights are `p`,
-    `(B, T, 2 n)`, the words before and then the words after, each side from
-    left to right.
+    `(B, T, 2 n)`, words before the predicted one first, from left to right.
 
     Raises:
         ValueError: as `MemoryBlock`, and if `end_of_sentence_id` is not an
-            integer from 0 on, below `vocabulary_size`.
+            integer of at least 0 and below `vocabulary_size`.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""Mixtures of the head's distribution with one over recent words."""
+"""Base class of mixtures of the head's distribution with recent words."""
 
 import keras
 from keras import ops
@@ -9,7 +9,7 @@ from memlm_keras.masking import ValidSteps
 from memlm_keras.masking import by_position
 from memlm_keras.masking import take_steps
 
-# Keeps the logarithm of zero finite, with a gradient.
+# Added to probabilities, so that logarithms and gradients are finite.
 _TINY = 1e-37
 
 
@@ -17,40 +17,41 @@ class Mixture(keras.layers.Layer):
     """Base class of layers that can predict recent words again.
 
     A mixture remembers the outputs of recent steps with their input words. Each
-    step attends to them; the weights of the words are its copy distribution,
-    which is mixed with the distribution of the head. So a mixture comes after
-    the head, and a memory before it.
+    step attends to them. The attention weights, summed by word, are a copy
+    distribution, which is mixed with the distribution of the head. So a mixture
+    comes after the head, while a memory comes before it.
 
-    A subclass makes its `memlm_keras.memory.SlidingWindow`, `recent`, in
-    `build`, and implements the pure `read`. Its state is `{"window": (batch,
-    slots, units), "words": (batch, slots) int32, "filled": (batch,) int32}`.
+    A subclass creates the `memlm_keras.memory.SlidingWindow` `recent` in
+    `build`, and implements `read`, a pure function. The state is `{"window":
+    (batch, slots, units), "words": (batch, slots) int32, "filled": (batch,)
+    int32}`.
 
-    Masks work as in memories: a masked step is never remembered, and its
+    Masks work as in memories: masked steps are never remembered, and their
     log-probabilities and weights are zero.
 
     Attributes:
         attends, steps_back, causal: see `memlm_keras.memory.Memory`.
-        supervised: whether the loss has the term `-pointer_log_probability`
-            while training.
+        supervised: whether the training loss has the additional term
+            `-pointer_log_probability`.
 
     Call arguments:
         outputs: float tensor `(batch, time, units)`, the inputs of the head.
         token_ids: int32 tensor `(batch, time)`, the input tokens.
-        logits: float tensor `(batch, time, vocabulary)` of the head, or `None`
-            to compute only state and attention.
+        logits: float tensor `(batch, time, vocabulary)` from the head, or
+            `None` to compute only state and attention.
         state: dict, a result of `initial_state` or a call; `None` means
             `initial_state`.
         mask: optional boolean tensor `(batch, time)`, `False` at padding.
         training: not used.
         positions: optional int32 tensor `(batch, queries)`, the steps to
-            predict at, of which the logits are; all steps are remembered.
+            predict at, which `logits` belong to; all steps are remembered.
 
     Returns:
         A tuple `(log_probabilities, state, weights, copies)`: natural-log
         probabilities `(batch, time, vocabulary)`, or `None` without logits;
         the new state; the attention weights `(batch, time, memory)`, oldest
         slot first; and the first argument of `log_probability`. With
-        `positions` there are `queries` steps in place of `time`.
+        `positions`, the second axis is `queries`.
     """
 
     attends = True
@@ -70,13 +71,13 @@ class Mixture(keras.layers.Layer):
     def read(self, outputs, state, token_ids, mask=None, positions=None):
         """Reads any number of steps from a given state.
 
-        The valid steps of a row, where `mask` is `True`, are at its front.
+        The valid steps, where `mask` is `True`, are at the front of each row.
 
         Returns:
-            A tuple `(copies, state, weights)`. The first is `(gate, shares,
-            words)`, of which `gate * softmax(logits) +
-            copy_distribution(shares, words, vocabulary)` is the mixture; for
-            the others see a call.
+            A tuple `(copies, state, weights)`. `copies` is `(gate, shares,
+            words)`; the mixture is `gate * softmax(logits) +
+            copy_distribution(shares, words, vocabulary)`. State and weights are
+            those that a call returns.
         """
         raise NotImplementedError(
             f"{type(self).__name__} must implement `read`."
@@ -93,7 +94,7 @@ class Mixture(keras.layers.Layer):
         positions=None,
     ):
         if mask is None:
-            # Keras fills in `mask` for calls with a single tensor only.
+            # Keras sets `mask` only for calls with a single tensor.
             mask = get_keras_mask(outputs)
         if state is None:
             state = self.initial_state(ops.shape(outputs)[0])
@@ -126,7 +127,7 @@ class Mixture(keras.layers.Layer):
         return log_probabilities, state, weights, copies
 
     def _mixed(self, logits, copies):
-        """Log of `gate * softmax(logits)` and the copies, in float32."""
+        """Computes the logarithm of the mixture in float32."""
         if logits is None:
             return None
         gate, shares, words = copies
@@ -135,16 +136,16 @@ class Mixture(keras.layers.Layer):
         return ops.logaddexp(safe_log(gate) + predicted, safe_log(copied))
 
     def log_probability(self, copies, targets, scores):
-        """Natural-log probability of targets, without that of other words.
+        """Computes the natural-log probability of targets only.
 
-        The logarithm of `gate * p_head(y) + p_copy(y)`: Equation 4 of Grave et
-        al. (2017), and the mixture of Merity et al. (2017).
+        This is the logarithm of `gate * p_head(y) + p_copy(y)`: Equation 4 of
+        Grave et al. (2017), and the mixture of Merity et al. (2017).
 
         Args:
             copies: the last result of a call without a mask.
-            targets: int32 tensor `(batch, time)`, one for each predicting step.
-            scores: float32 tensor `(batch, time)`, their log-probabilities by
-                the head.
+            targets: int32 tensor `(batch, time)`, one for each step.
+            scores: float32 tensor `(batch, time)`, log-probabilities of the
+                targets by the head.
 
         Returns:
             float32 tensor `(batch, time)`.
@@ -165,7 +166,7 @@ class Mixture(keras.layers.Layer):
         return ops.logaddexp(predicted, safe_log(copied))
 
     def compute_mask(self, outputs, previous_mask=None):
-        """`None`: a call attaches the mask to the log-probabilities itself."""
+        """Returns `None`, since `call` attaches the mask itself."""
         return None
 
     def compute_output_spec(
@@ -180,7 +181,7 @@ class Mixture(keras.layers.Layer):
     ):
         few = None
         if logits is not None:
-            # On torch, Keras computes it for 89 rows of 89 steps, which takes
+            # On PyTorch, Keras traces with 89 rows of 89 steps, which takes
             # gigabytes for a whole vocabulary.
             few = keras.KerasTensor((*logits.shape[:2], 2), logits.dtype)
         result, *others = super().compute_output_spec(
@@ -194,7 +195,7 @@ class Mixture(keras.layers.Layer):
         """Appends outputs and words to the window; see `SlidingWindow.slide`.
 
         Returns the extended outputs and words `(batch, slots + time, ...)`, the
-        visible slots and the new state.
+        filled positions that each step sees, and the new state.
         """
         words = ops.concatenate([state["words"], token_ids], axis=1)
         outputs, seen, state = self.recent.slide(state, outputs, mask)
@@ -202,20 +203,20 @@ class Mixture(keras.layers.Layer):
         return outputs, words, seen, state
 
     def products(self, queries, extended):
-        """Inner products `(batch, time, memory)` of steps and their slots."""
-        # Float32, since sums over thousands of weights lose precision.
+        """Computes products of steps and slots, `(batch, time, memory)`."""
+        # In float32, since the softmax may sum thousands of slots.
         return ops.cast(self.recent.products(queries, extended), "float32")
 
     def weights_of_words(self, weights, words, positions=None):
-        """Weights by position of a word, `(batch, steps, memory - 1 + time)`,
-        of which step t attends to positions t to t + memory - 1."""
+        """Returns the weight of each position of `words`, `(batch, steps,
+        memory - 1 + time)`; step t sees positions t to t + memory - 1."""
         weights = by_position(weights, ops.shape(words)[1])
         return weights if positions is None else take_steps(weights, positions)
 
     def copy_distribution(self, weights, words, vocabulary_size):
-        """Sum of the weights of each word, `(batch, steps, vocabulary)`."""
+        """Sums the weights of each word, `(batch, steps, vocabulary)`."""
         batch_size, time, _ = ops.shape(weights)
-        # All steps of one word are summed at once.
+        # Move steps to the last axis, so that one call sums for all steps.
         rows = ops.arange(batch_size, dtype="int32")[:, None]
         segments = ops.reshape(rows * vocabulary_size + words, (-1,))
         by_word = ops.segment_sum(
@@ -227,11 +228,11 @@ class Mixture(keras.layers.Layer):
         return ops.transpose(by_word, (0, 2, 1))
 
     def copy_probability(self, weights, words, targets):
-        """Entries of `copy_distribution` at targets `(batch, steps)`."""
+        """Returns `copy_distribution` at targets `(batch, steps)` only."""
         same = ops.equal(words[:, None], targets[..., None])
         return ops.sum(ops.where(same, weights, 0), axis=-1)
 
 
 def safe_log(probabilities):
-    """Natural logarithm in float32, finite where a probability is zero."""
+    """Computes the natural logarithm in float32; finite at zero."""
     return ops.log(ops.cast(probabilities, "float32") + _TINY)

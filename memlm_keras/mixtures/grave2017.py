@@ -23,7 +23,7 @@ WEIGHTS = tuple(round(0.05 * step, 2) for step in range(1, 11))
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class NeuralCache(Mixture):
-    """A cache of outputs and the words that followed them, not trained.
+    """A cache of outputs and the words that followed them, without training.
 
     With `h_t` the input of the output projection, and `x_{i+1}` the word that
     followed `h_i`,
@@ -43,7 +43,7 @@ class NeuralCache(Mixture):
         weight: float in [0, 1), lambda.
         **kwargs: arguments of `keras.layers.Layer`.
 
-    See `Mixture` for call arguments and results; attention is `(B, T, N)`.
+    Calls: see `Mixture`; attention weights are `(B, T, N)`.
 
     Raises:
         ValueError: if `size` is not a positive integer, `theta` is negative or
@@ -92,8 +92,8 @@ class NeuralCache(Mixture):
         return (gate, self.weight * of_words, words), state, weights
 
     def compare(self, outputs, state, token_ids, mask=None):
-        """Returns `h_t . h_i`, `(B, T, N)`, which do not depend on `theta`, the
-        words that followed, the visible slots, and the new state."""
+        """Returns what does not depend on `theta`: products `h_t . h_i`,
+        `(B, T, N)`, the words that followed, the filled slots and the state."""
         extended, words, seen, state = self.slide(
             outputs, state, token_ids, mask
         )

@@ -48,8 +48,8 @@ class PointerSentinel(DistinctKernels, Mixture):
         kernel_initializer: initializer of the three weights.
         **kwargs: arguments of `keras.layers.Layer`.
 
-    See `Mixture` for call arguments and results; attention is `(B, T, L)`
-    with the current word last, and sums to `1 - g`.
+    Calls: see `Mixture`; attention weights are `(B, T, L)` with the current
+    word last, and sum to `1 - g`.
 
     Raises:
         ValueError: if `window` is not a positive integer.
@@ -96,7 +96,7 @@ class PointerSentinel(DistinctKernels, Mixture):
             ],
             axis=-1,
         )
-        # The sentinel is always there.
+        # The sentinel is always allowed.
         always = ops.ones_like(seen[..., :1])
         every = masked_softmax(scores, ops.concatenate([seen, always], -1))
         of_words = self.weights_of_words(every[..., :-1], words, positions)
@@ -106,12 +106,12 @@ class PointerSentinel(DistinctKernels, Mixture):
         return (gate, of_words, words), state, weights
 
     def pointer_log_probability(self, copies, targets, mask=None):
-        """`log(g + sum_{i: w_i = y} a_i)` of the target words y.
+        """Computes `log(g + sum_{i: w_i = y} a_i)` for target words y.
 
         Args:
             copies: the last result of a call.
-            targets: int32 tensor `(B, T)`, one for each predicting step.
-            mask: the mask of the call, or `None`; only without `positions`.
+            targets: int32 tensor `(B, T)`, one for each step.
+            mask: the mask of the call, or `None`; `None` with `positions`.
 
         Returns:
             float32 tensor `(B, T)`, zero at masked steps.

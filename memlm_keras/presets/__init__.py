@@ -1,5 +1,5 @@
-"""Presets: every row of every paper's tables, as a named configuration, and
-trained models by name."""
+"""Presets: the rows of the papers' tables as named configurations, and the
+names of trained models."""
 
 from memlm_keras.presets import baselines
 from memlm_keras.presets import daniluk2017

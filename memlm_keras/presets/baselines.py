@@ -1,6 +1,6 @@
 """Rows of the papers that Salton et al. (2017) compare with, and their tables.
 
-docs/papers/baselines.md has errata and choices.
+docs/papers/baselines.md lists errata and choices.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ class ZarembaRow(SummedLossRow):
     layers: int = 2
     dropout: float = 0.0
     tied: bool | None = None
-    # A penalized projection, of Press and Wolf.
+    # Whether there is the penalized projection of Press and Wolf.
     penalized: bool = False
 
     def model(self):
@@ -57,7 +57,7 @@ class ZarembaRow(SummedLossRow):
         )
 
 
-# Sizes and schedules that Gal and Ghahramani take over.
+# Sizes and schedules, which Gal and Ghahramani also use.
 _MEDIUM = {
     "units": 650,
     "embedding_dim": 650,
@@ -115,12 +115,14 @@ ZAREMBA = Paper(
 class GalRow(ZarembaRow):
     """Two LSTM layers with variational dropout."""
 
-    # The rates of the authors' code for the large model, by choice for both.
+    # The authors' code has these rates for the large model; using them for both
+    # is a choice.
     where: str = "Table 1"
     dropout: float = 0.5
     recurrent_dropout: float = 0.3
     word_dropout: float = 0.3
-    # It shrinks with the learning rate; in the authors' code it stays 1e-7.
+    # Keras multiplies it by the learning rate; in the authors' code, it is 1e-7
+    # throughout.
     weight_decay: float | None = 1e-7
 
     def model(self):
@@ -178,7 +180,7 @@ GAL = Paper(
 
 
 def _press(row, parameters, numbers=(), **changes):
-    """A row of another paper as one of Press and Wolf."""
+    """Returns a row of another paper with the changes of Press and Wolf."""
     changes = {"tied": True, **changes}
     if changes["tied"]:
         # Tied embeddings have no size of their own.
@@ -218,15 +220,16 @@ PRESS = Paper(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GraveRow(UniformRow):
-    """One LSTM layer, with a cache of `cache_size` outputs or without."""
+    """One LSTM layer, with or without a cache of `cache_size` outputs."""
 
     where: str = "Section 5"
     units: int = 1024
     embedding_dim: int | None = 1024
     cache_size: int | None = None
     segment_length: int = 30
-    # Choices, like embeddings of 1024 units, an untied projection with bias, no
-    # offset of the forget-gate bias, and the thetas and weights of the cache.
+    # These are choices, as are embeddings of 1024 units, an untied projection
+    # with bias, no offset of the forget-gate bias, and the cache's thetas and
+    # weights.
     epochs: int | None = 100
     patience: int | None = 10
 
@@ -247,7 +250,7 @@ class GraveRow(UniformRow):
             "keras.optimizers.Adagrad",
             learning_rate=0.2,
             global_clipnorm=0.1,
-            # Clipped gradients hardly change 0.1, the default of Keras.
+            # Keras' default is 0.1, which clipped gradients hardly change.
             initial_accumulator_value=0.0,
         )
 
@@ -290,7 +293,7 @@ GRAVE = Paper(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MerityRow(SummedLossRow):
-    """Two LSTM layers with zoneout, and a pointer over a window or none."""
+    """Two LSTM layers with zoneout, with or without a pointer."""
 
     where: str = "Tables 2 and 3"
     units: int = 650
@@ -298,10 +301,10 @@ class MerityRow(SummedLossRow):
     layers: int = 2
     window: int | None = None
     dropout: float = 0.5
-    # Those of Krueger et al. (2016) for characters.
+    # The rates of Krueger et al. (2016) for characters.
     cell_zoneout: float = 0.5
     hidden_zoneout: float = 0.05
-    # Choices, as are the forget-gate bias and the loss, summed over time.
+    # Choices, as are the forget-gate bias and a loss summed over time.
     batch_size: int = 32
     segment_length: int = 100
     clipnorm: float = 1.0

@@ -1,6 +1,6 @@
-"""Rows of Daniluk et al. (2017), Figure 2, in the sizes of its (b) and (c).
+"""Rows of Daniluk et al. (2017), Figure 2, with the sizes of (b) and (c).
 
-docs/papers/daniluk2017.md has errata, choices and the control.
+docs/papers/daniluk2017.md lists errata, choices and the control.
 """
 
 import dataclasses
@@ -21,10 +21,10 @@ CBT = "Children's Book Test"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DanilukRow(UniformRow):
-    """One recurrent layer and a memory of its outputs, or none."""
+    """One recurrent layer, with or without a memory of its outputs."""
 
     where: str = "Figure 2"
-    # A layer of Keras, or a cell of `memlm_keras.cells`.
+    # Name of a layer of Keras, or of a cell of `memlm_keras.cells`.
     layer: str = "LSTM"
     memory: str | None = None
     window: int | None = None
@@ -59,7 +59,7 @@ class DanilukRow(UniformRow):
 
 
 def _row(units, parameters, validation, test, memory=None, parts=1, **fields):
-    """A row whose memory splits an output into `parts`."""
+    """Returns a row whose memory splits an output into `parts`."""
     return DanilukRow(
         units=units,
         units_divisor=parts,
@@ -89,8 +89,8 @@ ROWS = {
     "key_value": _row(
         560, (2_242_520, 581), 77.1, 78.2, "KeyValue", 2, window=10
     ),
-    # By the paper's equations, 834 units are 25.6M parameters; 786 are 23.9M,
-    # the size of all other rows.
+    # By the paper's equations, 834 units give 25.6M parameters; 786 units give
+    # 23.9M, the size of all other rows.
     "key_value_predict": _row(
         834, (4_095_774, 579), 74.2, 75.8, "KeyValuePredict", 3, window=5
     ),
@@ -147,7 +147,7 @@ def _by_window():
                 "label": f"{row.label}, window {window}",
                 "details": {**row.details, "window": window},
             }
-            # The paper's own window changes nothing, so that tables share runs.
+            # A row with the preset's window shares the run of the preset.
             if window != row.details["window"]:
                 changes |= {
                     "changes": {"window": window},
@@ -192,8 +192,8 @@ TABLES = (
 )
 
 # "We adjusted the hidden size of all models to have roughly the same total
-# number of model parameters" (Section 5.1): of all but one, which has twice as
-# many.
+# number of model parameters" (Section 5.1). One model is an exception and has
+# twice as many.
 PAPER = Paper(
     name="daniluk2017",
     title="Frustratingly Short Attention Spans in Neural Language Modeling",

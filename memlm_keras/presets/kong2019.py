@@ -1,6 +1,6 @@
 """Rows of Kong, Melis, Ling, Yu and Yogatama (2019), Table 2.
 
-docs/papers/kong2019.md has errata and choices.
+docs/papers/kong2019.md lists errata and choices.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from memlm_keras.presets.table import perplexities
 from memlm_keras.presets.table import table_rows
 from memlm_keras.registry import Paper
 
-# Values that are tried on validation text.
+# Values to try on validation text.
 TUNED = {
     "learning_rate": [0.002, 0.003, 0.004],
     "l2": [1e-4, 1e-3],
@@ -29,21 +29,21 @@ class KongRow(SummedLossRow):
     layers: int = 2
     tied: bool = True
     noise: str | None = None
-    # Needs the statistics of the training text: `model.smoothing.adapt`.
+    # A scheme, whose statistics `model.smoothing.adapt` sets.
     smoothing: str | None = None
     element_wise: bool = False
     rate: float = 0.2
-    # The weight of the divergence of smoothed matrices, and of the squares of
-    # all others; biases have none.
+    # Weight of the divergence of smoothed matrices, and of the squares of other
+    # matrices; biases have no penalty.
     l2: float = 1e-4
-    # Not stated: 9M to 85M are printed, with or without.
+    # The paper does not state it, and its rounded sizes fit both.
     output_bias: bool = True
     dropout: float
     recurrent_dropout: float = 0.2
     learning_rate: float = 0.003
     batch_size: int = 64
-    # Choices, like U(-0.05, 0.05), a forget-gate bias of 1 and a loss summed
-    # over time, to which the l2 is added without a factor.
+    # These are choices, as are U(-0.05, 0.05), a forget-gate bias of 1 and a
+    # loss summed over time, to which the l2 is added without a factor.
     epochs: int | None = 100
     patience: int | None = 10
 
@@ -108,8 +108,8 @@ class KongRow(SummedLossRow):
         return {"noise": noise, "l2": self.l2, "tuned": TUNED}
 
 
-# Of each method: its own settings; and by units, published validation and test
-# perplexity on Penn Treebank, and on WikiText-2.
+# For each method, its settings; and for each number of units, the published
+# validation and test perplexity on Penn Treebank, then on WikiText-2.
 _METHODS = {
     "vanilla_untied": (
         {"tied": False},
@@ -145,8 +145,8 @@ _DROPOUT = {512: 0.5, 1024: 0.7}
 ROWS = {
     f"{method}_{units}": KongRow(
         units=units,
-        # Two layers of four gates; the embedding, a projection if untied, and
-        # its bias.
+        # Two layers of four gates. Each word adds its vector, a row of an
+        # untied projection, and a bias.
         parameters=(
             16 * units**2 + 8 * units,
             (units if settings.get("tied", True) else 2 * units) + 1,

@@ -1,4 +1,4 @@
-"""Numbers of parameters of presets, and hidden sizes that match a number."""
+"""Counts parameters of presets, and finds hidden sizes that match a number."""
 
 import concurrent.futures
 import itertools
@@ -18,10 +18,10 @@ def count_params(name, vocabulary_size, include_embeddings=True, **sizes):
         **sizes: sizes of the preset, as for `memlm_keras.presets.get`.
 
     Returns:
-        Integer. At the sizes of a paper no model is built.
+        Integer. With the sizes of a paper, no model is built.
 
     Raises:
-        ValueError: for arguments that `memlm_keras.presets.get` refuses.
+        ValueError: as `memlm_keras.presets.get`.
 
     Example:
 
@@ -42,7 +42,7 @@ def count_params(name, vocabulary_size, include_embeddings=True, **sizes):
 
 
 def _count(kind, config):
-    """The parameters of a model, whose weights are not made."""
+    """Counts the parameters of a model without allocating its weights."""
     import keras
 
     from memlm_keras import models
@@ -52,8 +52,8 @@ def _count(kind, config):
             model = getattr(models, kind).from_config(config)
         return model.count_params()
 
-    # Keras keeps names and variables without values for each thread, and draws
-    # seeds of Python's generator: neither must change.
+    # Keras keeps names and unfinished variables for each thread, and draws
+    # seeds from Python's generator. Neither may change for the caller.
     state = random.getstate()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         try:
@@ -78,8 +78,8 @@ def match_parameters(
         **sizes: sizes of the preset other than `units`.
 
     Returns:
-        Integer, the `units` of the recurrent layer: the multiple of the
-        preset's `units_divisor` that comes closest.
+        Integer, the `units` of the recurrent layer, a multiple of the preset's
+        `units_divisor`.
 
     Raises:
         ValueError: if the smallest such model is larger than the budget by
@@ -102,8 +102,8 @@ def match_parameters(
             **sizes,
         )
 
-    # Every weight's size is a product of at most two sizes, each linear in the
-    # units: the count is a quadratic, which three small models determine.
+    # The size of a weight is a product of at most two sizes, each linear in the
+    # units. So the count is quadratic, and three small models determine it.
     first, second, third = count(1), count(2), count(3)
     slope = second - first
     curvature = third - 2 * second + first

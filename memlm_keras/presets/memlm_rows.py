@@ -1,6 +1,6 @@
-"""Rows of the package's own, for texts of three sizes.
+"""The package's own rows, for texts of three sizes.
 
-docs/results/defaults.md measures the smallest.
+docs/results/defaults.md has measurements of the smallest.
 """
 
 import dataclasses
@@ -12,14 +12,13 @@ from memlm_keras.registry import Paper
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MemlmRow(UniformRow):
-    """LSTM layers with tied embeddings. Where the sizes differ, outputs are
-    projected to the size of the embeddings."""
+    """LSTM layers with tied embeddings, and a projection if sizes differ."""
 
     layers: int = 1
     dropout: float = 0.5
     learning_rate: float = 0.003
     initial_range: float = 0.3
-    # 0 is all words.
+    # 0 for all words.
     num_sampled: int = 0
     batch_size: int = 20
     segment_length: int = 35
@@ -37,12 +36,12 @@ class MemlmRow(UniformRow):
 
     @property
     def sizes_are_one(self):
-        """No: outputs are projected."""
+        """`False`: outputs are projected."""
         return False
 
     @property
     def projection(self):
-        """From outputs to vectors of the size of the embeddings, or `None`."""
+        """The projection to the size of the embeddings, or `None`."""
         if self.embedding_size == self.units:
             return None
         return serialized(
@@ -70,7 +69,8 @@ class MemlmRow(UniformRow):
         )
 
     def schedule(self):
-        """The rate is halved after an epoch without a better perplexity."""
+        """Returns a schedule that halves the learning rate after an epoch
+        without a better perplexity."""
         plateau = {
             "monitor": "val_perplexity",
             "mode": "min",
@@ -82,14 +82,14 @@ class MemlmRow(UniformRow):
 
     def more(self):
         return {
-            # After an epoch. Of a large vocabulary, all words are compared,
-            # which takes several times as long a token as training.
+            # After each epoch. Validation compares with all words, so a token
+            # may take several times as long as in training.
             "validation_tokens": 50_000,
-            # Choices that take less time than training.
+            # Few values, so that choosing takes less time than training.
             "cache": {"size": 500, "thetas": [0.1, 0.3, 0.5, 0.7, 0.9]},
-            # Of texts with at most so many tokens to predict. On one novel its
-            # perplexity was within 1% of that of longer choices, and on two
-            # texts within 0.3% of that with 15 segments for training.
+            # For texts of at most `most_tokens` tokens. On one novel, the
+            # perplexity was within 1% of that with slower choices, and on two
+            # texts within 0.3% of that with 15 training segments.
             "dynamic": {
                 "steps": 40,
                 "segments": 50,

@@ -1,4 +1,4 @@
-"""Rows of the papers' tables: plain values, of which models are built late."""
+"""Rows of the papers' tables, as plain values."""
 
 import abc
 import dataclasses
@@ -10,8 +10,8 @@ from typing import ClassVar
 
 
 def serialized(path, /, **config):
-    """An object of the class at a public path, as `keras.saving` serializes it;
-    the object is not made."""
+    """Returns what `keras.saving` gives for an object of the class at `path`,
+    without creating the object."""
     module, _, class_name = path.rpartition(".")
     package = module.partition(".")[0]
     return {
@@ -25,14 +25,14 @@ def serialized(path, /, **config):
 
 
 def uniform(limit):
-    """An initializer of weights from U(-limit, limit)."""
+    """Returns an initializer that draws from U(-limit, limit)."""
     return serialized(
         "keras.initializers.RandomUniform", minval=-limit, maxval=limit
     )
 
 
 def projected_rnn(path, /, **config):
-    """A layer of a cell of `memlm_keras.cells`."""
+    """Returns a `ProjectedRNN` with a cell of `memlm_keras.cells`."""
     return serialized(
         "memlm_keras.cells.ProjectedRNN", cell=serialized(path, **config)
     )
@@ -40,32 +40,33 @@ def projected_rnn(path, /, **config):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row(abc.ABC):
-    """One row of a paper's table: a model, and how it is trained.
+    """One row of a paper's table: a model and how it is trained.
 
-    A subclass adds fields for the numbers that distinguish the rows of a paper;
-    its `model` returns arguments of the class that `kind` names. Users of a
-    preset can set `window`, `initial_range`, `embedding_range`, `key`, `l2`,
+    A subclass adds fields for the numbers that differ between the rows of a
+    paper; its `model` returns arguments of the class `kind`. Users of a preset
+    can set `window`, `initial_range`, `embedding_range`, `key`, `l2`,
     `output_bias` and `num_sampled` if the row has a field of that name that is
     not `None`.
 
     Args:
-        units: integer, of the recurrent layers.
-        embedding_dim: integer; `None` means `units`.
-        units_divisor: integer that `units` must be divisible by.
-        parameters: pair of integers, the parameters of the model without a
-            vocabulary and those that each word adds. `None` means that a model
-            is built to count them. It holds for this row alone: pass `None` to
-            a copy with other fields.
+        units: integer, size of the recurrent layers.
+        embedding_dim: integer; `None` for `units`.
+        units_divisor: integer that divides `units`.
+        parameters: pair of integers, the number of parameters without a
+            vocabulary, and the number that each word adds; `None` to build a
+            model and count. Pass `None` to a copy with other fields.
         where: string, place in the paper, or `None`.
         published: tuple of `Published` numbers, one for each text.
         batch_size: integer.
-        segment_length: integer, steps of back-propagation.
-        epochs: integer, the most epochs of training, or `None`.
-        halve_after: integer, epochs at the initial learning rate, or `None`.
-        factor: float, on the learning rate at each later epoch, or `None`.
-        patience: integer, epochs without a better result before training ends,
+        segment_length: integer, number of steps of back-propagation.
+        epochs: integer, largest number of epochs, or `None`.
+        halve_after: integer, number of epochs with the initial learning rate,
             or `None`.
-        selected_by: string, the criterion of the best epoch.
+        factor: float, multiplies the learning rate at each later epoch, or
+            `None`.
+        patience: integer, number of epochs without a better result after which
+            training ends, or `None`.
+        selected_by: string, the criterion that selects the best epoch.
 
     Example: see `memlm_keras.presets.register`.
     """
@@ -105,7 +106,7 @@ class Row(abc.ABC):
         )
 
     def loss(self):
-        """Returns the Keras loss; `None` is the mean over tokens."""
+        """Returns the Keras loss; `None` for the mean over tokens."""
         return None
 
     def data(self):
@@ -132,7 +133,7 @@ class Row(abc.ABC):
 
     @property
     def sizes_are_one(self):
-        """Whether `units` and `embedding_dim` must be the same number."""
+        """Whether `units` and `embedding_dim` must be equal."""
         return self.embedding_dim is None
 
     def scaled_embedding_dim(self, scale):
@@ -144,12 +145,12 @@ class Row(abc.ABC):
     def resized(
         self, name, scale=1.0, units=None, embedding_dim=None, **fields
     ):
-        """Returns the row with other sizes; `ValueError` names the preset."""
+        """Returns the row with other sizes; `name` is for error messages."""
         if self.sizes_are_one:
             if None not in (units, embedding_dim) and units != embedding_dim:
                 raise ValueError(
                     f"The preset {name} has tied embeddings, or no recurrent "
-                    "layer: `units` and `embedding_dim` are one number. "
+                    "layer: `units` and `embedding_dim` must be equal. "
                     f"Received: units={units}, embedding_dim={embedding_dim}"
                 )
             units = units or embedding_dim
@@ -160,8 +161,8 @@ class Row(abc.ABC):
         for field, value in fields.items():
             if getattr(self, field, None) is None:
                 raise ValueError(
-                    f"`{field}` contradicts the preset {name}, which has none. "
-                    f"Received: {field}={value}"
+                    f"`{field}` contradicts the preset {name}, which does not "
+                    f"have it. Received: {field}={value}"
                 )
         resized = dataclasses.replace(
             self,
@@ -174,8 +175,8 @@ class Row(abc.ABC):
         return dataclasses.replace(resized, parameters=None)
 
     def preset(self):
-        """Returns all of the row as plain values of the caller's own."""
-        # A Keras object draws a seed, and to print a preset changes nothing.
+        """Returns the whole row as a new dict of plain values."""
+        # Creating a Keras object draws a seed; reading a preset must not.
         state = random.getstate()
         try:
             loss = self.loss()
@@ -196,7 +197,7 @@ class Row(abc.ABC):
             random.setstate(state)
 
     def published_numbers(self):
-        """Returns `published`, and `also_published` of a second text."""
+        """Returns `published`, and `also_published` for a second text."""
         keys = ("published", "also_published")
         return {
             "published": {"corpus": None},
@@ -209,7 +210,7 @@ class Row(abc.ABC):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UniformRow(Row):
-    """A language model whose weights are from U(-r, r), r = `initial_range`."""
+    """A language model with weights from U(-r, r), r = `initial_range`."""
 
     initial_range: float = 0.05
 
@@ -220,7 +221,7 @@ class UniformRow(Row):
 
     @property
     def drawn(self):
-        """Arguments of a recurrent layer with these weights."""
+        """Initializers of a recurrent layer, as arguments."""
         return {
             "kernel_initializer": self.weights,
             "recurrent_initializer": self.weights,
@@ -228,12 +229,13 @@ class UniformRow(Row):
         }
 
     def lstms(self, number, **config):
-        """LSTM layers of the row's units."""
+        """Returns a list of LSTM layers with the row's units."""
         config = {"units": self.units, **self.drawn, **config}
         return [serialized("keras.layers.LSTM", **config)] * number
 
     def language_model(self, recurrent, memory=None, **others):
-        """Arguments of a language model; `None` in `others` is left out."""
+        """Returns arguments of a language model, without `others` that are
+        `None`."""
         return {
             "embedding_dim": self.embedding_size,
             "recurrent": recurrent,
@@ -245,8 +247,8 @@ class UniformRow(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SummedLossRow(UniformRow):
-    """A row trained as by Zaremba et al. (2014): by SGD, with a loss summed
-    over time and averaged over rows."""
+    """A row that is trained as in Zaremba et al. (2014): by SGD, with a loss
+    summed over time and averaged over rows."""
 
     clipnorm: float = 5.0
 
@@ -269,7 +271,7 @@ def _scaled(size, scale, divisor=1):
 
 
 def plain(value):
-    """A copy of a value in which Keras objects are serialized, without their
+    """Returns a copy of a value with serialized Keras objects, without their
     names, the global dtype policy and default arguments."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
@@ -283,7 +285,7 @@ def plain(value):
 
 
 def _concise(value):
-    """A serialized value without the arguments that `plain` leaves out."""
+    """Removes the arguments that `plain` leaves out from a serialized value."""
     if isinstance(value, (list, tuple)):
         return [_concise(item) for item in value]
     if not isinstance(value, dict) or value.get("class_name") == "DTypePolicy":
@@ -307,7 +309,7 @@ def _concise(value):
     }
     rate = config.get("learning_rate")
     if isinstance(rate, float):
-        # The number that the optimizer was given, which it has in float32.
+        # The optimizer has rounded the rate to float32: restore the decimal.
         import numpy as np
 
         config["learning_rate"] = float(str(np.float32(rate)))
@@ -316,11 +318,11 @@ def _concise(value):
 
 @functools.cache
 def _defaults(class_):
-    """Default arguments of a class and its bases, as their configuration."""
+    """Returns default arguments of a class and its bases, as in a config."""
     import keras
 
     defaults = {}
-    # The last to have an argument is the first in the method resolution order.
+    # Reversed, so that a class overrides the defaults of its bases.
     for base in reversed(inspect.getmro(class_)):
         arguments = inspect.signature(base.__init__).parameters
         for key, argument in arguments.items():

@@ -1,6 +1,6 @@
 """Rows of Salton, Ross and Kelleher (2017), Tables 1 and 2.
 
-docs/papers/salton2017.md has errata and choices.
+docs/papers/salton2017.md lists errata and choices.
 """
 
 import dataclasses
@@ -17,20 +17,22 @@ from memlm_keras.registry import Paper
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SaltonRow(SummedLossRow):
-    """Two LSTM layers, and a memory of their outputs or none."""
+    """Two LSTM layers, with or without a memory of their outputs."""
 
     where: str = "Tables 1 and 2"
     layers: int = 2
     score: str | None = None
-    projected: bool = False  # by the memory's last layer, without a memory
-    # Longer than every sentence, like the paper's memory: 83 tokens on Penn
-    # Treebank, 215 on WikiText-2. A single score only reports weights by it.
+    # Whether the memory's last layer is kept, without a memory.
+    projected: bool = False
+    # Longer than every sentence, like the paper's memory: sentences have up to
+    # 83 tokens on Penn Treebank, and 215 on WikiText-2. With a single score, it
+    # only limits the weights that are returned.
     window: int | None = None
-    # As Zaremba et al. (2014), on the embeddings and each layer's outputs.
+    # As in Zaremba et al. (2014), on the embeddings and each layer's outputs.
     dropout: float
     batch_size: int = 32
     longest: int = 35
-    # Of the authors' code: the paper names the patience only.
+    # From the authors' code; the paper states only the patience.
     epochs: int | None = 100
     patience: int | None = 10
 
@@ -96,15 +98,15 @@ def _row(
     )
 
 
-# Whether the published numbers are per predicted token is not known: see the
+# It is unknown whether the published numbers are per predicted token: see the
 # protocol salton2017 of `memlm_keras.evaluation.perplexity`.
 ROWS = {
     "ptb_single": _row(PTB, "single", 8_034_000, 71.7, 70.1),
     "ptb_combined": _row(PTB, "combined", 8_456_500, 72.6, 70.7),
     "wikitext2_single": _row(WIKITEXT2, "single", 19_010_000, 73.7, 69.7),
     "wikitext2_combined": _row(WIKITEXT2, "combined", 20_010_000, 74.3, 70.8),
-    # Not in the paper: the same models without a memory, and the controls that
-    # keep its last layer, of the output alone.
+    # Not in the paper: the same models without a memory, and controls with only
+    # the memory's last layer.
     "ptb_lstm": _row(PTB, None, 6_765_200),
     "ptb_projected": _row(PTB, None, 7_188_350, projected=True),
     "wikitext2_lstm": _row(WIKITEXT2, None, 16_008_000),

@@ -1,9 +1,9 @@
-"""Tables and figures of the papers that are lists of runs, as data."""
+"""The papers' tables and figures, as lists of models to train."""
 
 import dataclasses
 from collections.abc import Mapping
 
-# Texts of the papers that `memlm_keras.data` loads by a name.
+# Names in `memlm_keras.data.load` of texts in the papers.
 DATASETS = {
     "Penn Treebank": "ptb",
     "WikiText-2": "wikitext-2",
@@ -18,7 +18,7 @@ class Published:
 
     Args:
         corpus: string, the text, as the paper describes it.
-        numbers: dict of floats; `None` for those that were not printed.
+        numbers: dict of floats, or `None` for numbers that are not printed.
     """
 
     corpus: str | None
@@ -30,7 +30,7 @@ class Published:
         return DATASETS.get(self.corpus)
 
     def by_measure(self, names):
-        """Returns the printed numbers, by the values of `names`."""
+        """Returns the printed numbers, with keys replaced by `names`."""
         numbers = {
             names[key]: value
             for key, value in self.numbers.items()
@@ -40,7 +40,7 @@ class Published:
 
 
 def perplexities(corpus, validation=None, test=None, **others):
-    """`Published` validation and test perplexity of a text."""
+    """Returns the `Published` perplexities of a text."""
     return Published(
         corpus,
         {
@@ -57,12 +57,12 @@ class Measure:
 
     Args:
         name: string, heading of its column.
-        path: tuple of strings, the keys of the results of a run that lead to
-            it; the dict that has it also has its `"protocol"`.
-        digits: integer, digits after the decimal point.
+        path: tuple of strings, the keys that lead to it in the results of a
+            run; the innermost dict also contains its `"protocol"`.
+        digits: integer, number of digits after the decimal point.
         optional: whether rows may lack it.
-        made_with: `None`, or a pair of the keys that lead to a setting in the
-            results and the value that it must have.
+        made_with: `None`, or a pair: the keys that lead to a setting in the
+            results, and the value that it must have.
     """
 
     name: str
@@ -72,17 +72,17 @@ class Measure:
     made_with: tuple | None = None
 
     def is_in(self, results):
-        """Whether the results of a run have it."""
+        """Returns whether the results of a run contain it."""
         path, expected = self.made_with or ((), results)
         made_so = _at(results, path) == expected
         return made_so and _at(results, self.path) is not None
 
     def of(self, results):
-        """Its value in the results of a run, or `None`."""
+        """Returns its value in the results of a run, or `None`."""
         return _at(results, self.path) if self.is_in(results) else None
 
     def protocol(self, results):
-        """The protocol of its measurement, or `None`."""
+        """Returns the protocol of its measurement, or `None`."""
         path = (*self.path[:-1], "protocol")
         return _at(results, path) if self.is_in(results) else None
 
@@ -95,7 +95,7 @@ def _at(results, path):
     return results
 
 
-# Of language models.
+# Measures of language models.
 PERPLEXITIES = (
     Measure("dev", ("validation", "perplexity")),
     Measure("test", ("test", "perplexity")),
@@ -108,19 +108,19 @@ class TableRow:
     """One row of a table: the model to train, and the published numbers.
 
     Args:
-        label: string, different from the labels of the table's other rows.
+        label: string, unique in the table.
         preset: string, name of a preset, or `None`.
-        changes: dict, sizes and settings in place of the preset's.
+        changes: dict, sizes and settings that replace the preset's.
         details: dict, the first columns of the row.
-        published: tuple of `Published`, one for each text, by the names of the
-            table's measures.
-        ngrams: dict, in place of a preset: arguments of the n-gram model that
-            is estimated, `order` and `cache`; or `None`.
-        grid: dict of lists by setting: the values that the paper tuned. All
-            combinations are tried.
-        same_but_for_units: label of a row that differs from this one only in
-            its units, or `None`. This row is left out where the units of all
-            rows are chosen by a number of parameters.
+        published: tuple of `Published`, one for each text, with names of the
+            table's measures as keys.
+        ngrams: dict, the arguments `order` and `cache` of an n-gram model to
+            estimate in place of a preset; or `None`.
+        grid: dict of lists by setting, the values that the paper tried. All
+            combinations are trained.
+        same_but_for_units: label of a row that differs only in its units, or
+            `None`. This row is left out if the units of all rows are chosen to
+            match a number of parameters.
     """
 
     label: str
@@ -133,11 +133,7 @@ class TableRow:
     same_but_for_units: str | None = None
 
     def published_on(self, dataset):
-        """Published numbers on a dataset of `memlm_keras.data`.
-
-        Returns:
-            A dict by the names of measures; empty if there are none.
-        """
+        """Returns the published numbers on a dataset, a dict by measure."""
         for published in self.published:
             if dataset is not None and published.dataset == dataset:
                 return dict(published.numbers)
@@ -146,19 +142,19 @@ class TableRow:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table or figure of a paper that is a list of runs.
+    """A table or figure of a paper, as a list of models to train.
 
     Args:
         name: string, such as `"models"`.
         title: string, such as `"Figure 2 (c), all models"`.
         rows: tuple of `TableRow`s.
         measures: tuple of `Measure`s.
-        dataset: string, name of the dataset that it is made for, or `None`.
+        dataset: string, name of the paper's dataset, or `None`.
         only_dataset: whether the measures need this dataset.
-        lines: `None`, or a pair of a detail and the name of a measure, the axes
-            of a picture of the table with a line for each preset.
-        choose_by: name of the measure that chooses the best of a row's grid,
-            or `None`.
+        lines: `None`, or a pair of a detail and the name of a measure: the axes
+            of a plot with one line for each preset.
+        choose_by: name of the measure that selects the best combination of a
+            row's grid, or `None`.
     """
 
     name: str
@@ -174,8 +170,8 @@ class Table:
 def table_rows(
     paper, rows, measures=OF_PERPLEXITIES, corpus=None, details=None
 ):
-    """Makes `TableRow`s of a dict of `Row`s by name, those with numbers of a
-    `corpus` if it is given; labels are without the paper if `details` is."""
+    """Creates `TableRow`s from a dict of `Row`s, those with numbers on `corpus`
+    if it is given; with `details` of a row, labels are without the paper."""
     made = []
     for name, row in rows.items():
         published = tuple(

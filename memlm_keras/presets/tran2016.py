@@ -1,6 +1,6 @@
 """Rows of Tran et al. (2016), Tables 2 and 4.
 
-docs/papers/tran2016.md has errata and choices.
+docs/papers/tran2016.md lists errata and choices.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ NOVELS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranRow(SummedLossRow):
-    """LSTM layers `below` and `above` a memory of `window` words, if any."""
+    """LSTM layers `below` and `above` an optional memory of `window` words."""
 
     where: str = "Table 2"
     units: int = 128
@@ -113,7 +113,7 @@ def _lstms(layers, *published):
 
 PERPLEXITY_ROWS = {
     "memn": TranRow(
-        # There is no recurrent layer: all units are those of the embeddings.
+        # There is no recurrent layer, so `units` is the size of the embeddings.
         embedding_dim=None,
         parameters=(20_224, 384),
         below=0,

@@ -1,6 +1,6 @@
 """Rows of Weissenborn (2016), Table 1, and other uses of its cells.
 
-docs/papers/weissenborn2016.md has errata and choices.
+docs/papers/weissenborn2016.md lists errata and choices.
 """
 
 import dataclasses
@@ -25,14 +25,14 @@ WINDOW = 64
 class _ReadingRow(Row):
     """A row with embeddings from U(-r, r), where r is `embedding_range`."""
 
-    # The size of GloVe's vectors: shorter ones make keys that read nothing.
+    # About the range of GloVe's vectors; keys from shorter vectors read little.
     embedding_range: float = 0.5
     key: str | None = None
 
     def layer(self, name):
-        """A layer of the row's units that reads a sentence, by a short name."""
+        """Returns the layer of a short name, with the row's units."""
         if name == "GRU":
-            # With one bias a gate, as the paper counts.
+            # One bias for each gate, as the paper counts parameters.
             return serialized(
                 "keras.layers.GRU", units=self.units, reset_after=False
             )
@@ -67,13 +67,13 @@ class EntailmentRow(_ReadingRow):
     where: str = "Section 5.1 and Table 1"
     embedding_dim: int | None = 300
     reader: str
-    # Whether both sentences have the same reader.
+    # Whether one reader reads both sentences.
     shared: bool = True
-    # Whether a GRU and rectifiers read the reader's outputs.
+    # Whether a GRU and layers with ReLU read the reader's outputs.
     on_top: bool = False
     attends: bool = False
     reads_source: bool = False
-    # How rectifiers read the outputs without a GRU.
+    # How layers with ReLU read the outputs without a GRU.
     pooling: str | None = None
     dropout: float = 0.1
     learning_rate: float = 1e-3
@@ -81,7 +81,7 @@ class EntailmentRow(_ReadingRow):
     selected_by: str = "validation accuracy"
 
     def scaled_embedding_dim(self, scale):
-        # Pretrained vectors of words keep their size.
+        # Pretrained word vectors keep their size.
         return self.embedding_dim
 
     def model(self):
@@ -113,7 +113,7 @@ class EntailmentRow(_ReadingRow):
         return serialized(
             "keras.optimizers.Adam",
             learning_rate=self.learning_rate,
-            # Rocktaeschel et al. and Cheng et al. have the usual beta_1.
+            # Rocktaeschel et al. and Cheng et al. use the usual beta_1.
             beta_1=0.0,
             beta_2=0.999,
         )
@@ -130,9 +130,9 @@ class EntailmentRow(_ReadingRow):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _FreeSizes(_ReadingRow):
-    """A row whose embeddings have the row's units, or another number."""
+    """A row whose embeddings may have a size other than `units`."""
 
-    # Complex numbers are two real ones.
+    # Two real numbers make a complex one.
     units_divisor: int = 2
     learning_rate: float = 1e-3
 
@@ -180,7 +180,7 @@ class AutoencoderRow(_FreeSizes):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LanguageModelRow(_FreeSizes):
-    """A language model of one layer, with a memory in its cell or without."""
+    """A language model of one layer, with or without a memory in its cell."""
 
     where: str = "Section 3.2; the use is ours"
     units: int = 200

@@ -1,4 +1,4 @@
-"""Noise and smoothing by statistics of the training text."""
+"""Data noising and variational smoothing, by statistics of a training text."""
 
 from memlm_keras.smoothing.kong2019 import SmoothedEmbedding
 from memlm_keras.smoothing.kong2019 import SmoothedProjection

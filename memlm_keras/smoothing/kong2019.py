@@ -1,8 +1,8 @@
 """Variational smoothing of Kong, Melis, Ling, Yu and Yogatama (2019).
 
 "Variational Smoothing in Recurrent Neural Network Language Models", Section 4.
-The displayed formulas are not legible in the copy that was used; the formulas
-below are rebuilt from the prose.
+The displayed formulas are illegible in the copy that was used; the formulas
+below are reconstructed from the prose.
 
 Shapes below: B batch, T time, V vocabulary, k units.
 """
@@ -34,7 +34,7 @@ OTHER_WORDS = ("mode", "sample", "mean")
 
 
 class Drawn(NamedTuple):
-    """Rows drawn for a batch, `(B, T)` or, by element, `(B, T, k)`."""
+    """Rows drawn for a batch, `(B, T)`, or `(B, T, k)` if element-wise."""
 
     input_rows: Any
     replaced: Any
@@ -44,11 +44,11 @@ class Drawn(NamedTuple):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class VariationalSmoothing(keras.layers.Layer):
-    """A distribution over embedding matrices, learned by its means.
+    """A distribution over embedding matrices with learned means.
 
     The row of each word v is a mixture of Gaussians of vanishing variance (Kong
-    et al., 2019, Sections 4.1 and 4.2): it is that of v, or with the
-    probability gamma_v that of another word,
+    et al., 2019, Sections 4.1 and 4.2). With the probability gamma_v, it is the
+    vector of another word:
 
         E_v = e_v              with probability 1 - gamma_v
         E_v = e_k, k drawn from q,          otherwise
@@ -61,63 +61,63 @@ class VariationalSmoothing(keras.layers.Layer):
 
     with u, r, c and N1+ of `StreamStatistics`. A sequence is a row of a batch:
     all occurrences of a word in a row have the same replacement. With
-    `kneser_ney` the input word decides: if it is replaced, its input vector and
-    the output vector of its target are two draws from r. What the output
-    vectors of other words are, the paper leaves open (Section 4.2): "we can
-    either assume that" a formula that is not legible, "or alternatively sample"
-    them. Here, `other_words` selects them:
+    `kneser_ney`, if the input word is replaced, its input vector and the output
+    vector of its target are two draws from r. The paper leaves the output
+    vectors of other words open (Section 4.2): "we can either assume that" a
+    formula that is illegible, "or alternatively sample" them. Here,
+    `other_words` selects:
 
-    * `"mode"`: their own, e_v, as what is not replaced is kept;
-    * `"sample"`: drawn as above, E_v, once for a batch;
-    * `"mean"`: their means, as below.
+    * `"mode"`: their own vectors, e_v;
+    * `"sample"`: vectors drawn as above, E_v, once for a batch;
+    * `"mean"`: their means, see below.
 
     Means are shorter than vectors, so a drawn target stands out among them, and
-    the model learns less of it. A sample needs a bias of the projection: the
-    vectors of frequent words are drawn for many others, and only the bias
-    distinguishes these. Input and output are drawn separately, also where one
-    matrix is both. With `element_wise`, every dimension of a vector is drawn
-    separately, and with `kneser_ney` decided separately (Section 4.3).
+    the model learns less about it. A sample needs a bias in the projection: the
+    vectors of frequent words replace many others, which only the bias can then
+    tell apart. Input and output are drawn separately, even if they share one
+    matrix. With `element_wise`, each dimension of a vector is drawn separately,
+    and with `kneser_ney` also replaced separately (Section 4.3).
 
-    Prediction takes the mean of the distribution of each smoothed matrix,
+    Prediction uses the mean of the distribution of each smoothed matrix,
 
         mean_v = (1 - gamma_v) e_v + gamma_v sum_k q_k e_k
 
     or its mode, e_v. `memlm_keras.evaluation.sampled_perplexity` averages
-    samples. While training, the loss has the divergence from the prior,
+    samples. The training loss includes the divergence from the prior,
 
         l2 sum_k c_k |e_k|^2,  c_k = (1 - gamma_k) + q_k sum_v gamma_v
 
     for each smoothed matrix: twice with `kneser_ney` and tied embeddings. It is
-    added once for each batch to the compiled loss, and is in `model.losses` for
-    custom loops. The presets sum the cross-entropy over steps; next to a mean
-    over tokens, the same `l2` weighs more, by the number of steps.
+    added once for each batch to the compiled loss; custom loops find it in
+    `model.losses`. The presets sum the cross-entropy over steps. If the loss is
+    a mean over tokens, divide `l2` by the number of steps for the same balance.
 
-    Dropout is drawn for each step: of the vectors of the input words, and of
-    the outputs before the projection. The paper has masks of whole matrices,
-    `(V, k)`, on the input and on the output side (Section 4.3). With tied
-    embeddings and a scheme that smooths the input only, the divergence of the
-    output matrix is a plain sum of squares, which is left out here:
+    Two differences from the paper: dropout masks are drawn for each step, on
+    the vectors of input words and on the outputs before the projection, while
+    the paper masks whole matrices `(V, k)` (Section 4.3). With tied embeddings
+    and a scheme that smooths only the input, the divergence of the output
+    matrix is a sum of squares, which is not included here;
     `embeddings_regularizer` of the embedding adds it.
 
-    Use the smoothing in a `SmoothedEmbedding`, and in a `SmoothedProjection`
-    if it smooths the output; a `memlm_keras.LanguageModel` with the first makes
-    the second. Call `adapt` before training to set its statistics; they are
+    Use the smoothing in a `SmoothedEmbedding`, and in a `SmoothedProjection` if
+    it smooths the output; a `memlm_keras.LanguageModel` with the first creates
+    the second. Call `adapt` before training to set its statistics, which are
     saved with the model.
 
     Args:
         scheme: string, as above.
         rate: float in [0, 1], gamma_0.
-        element_wise: bool, whether elements are drawn one by one.
+        element_wise: bool, whether each dimension is drawn separately.
         l2: float, weight of the divergence in the loss of a batch.
         prediction: `"mean"` or `"mode"`.
         other_words: `"mode"`, `"sample"` or `"mean"`, the output rows of words
-            that are not the target, while training with `kneser_ney`.
-        vocabulary_size: integer, V; `None` is that of the model.
+            that are not the target, in training with `kneser_ney`.
+        vocabulary_size: integer, V; `None` for the model's.
         seed: integer or `None`, seed of the draws.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Raises:
-        ValueError: for other arguments.
+        ValueError: if an argument is not as described.
 
     Example:
 
@@ -171,13 +171,13 @@ class VariationalSmoothing(keras.layers.Layer):
 
     @property
     def smooths_output(self):
-        """Whether it smooths the output matrix and draws at each step."""
+        """Whether it smooths both matrices, with draws at each step."""
         return self.scheme == "kneser_ney"
 
     # === Statistics ===
 
     def build_for(self, vocabulary_size):
-        """Makes the variables for the statistics of a vocabulary."""
+        """Creates the variables for the statistics of a vocabulary."""
         if self.vocabulary_size not in (None, vocabulary_size):
             raise ValueError(
                 "`smoothing` must be for a vocabulary of the model's size "
@@ -206,13 +206,13 @@ class VariationalSmoothing(keras.layers.Layer):
         self.built = True
 
     def adapt(self, statistics):
-        """Sets rates and proposal from statistics of the training text.
+        """Sets gamma and q from statistics of the training text.
 
         Args:
-            statistics: `StreamStatistics` of the model's vocabulary.
+            statistics: `StreamStatistics` with the model's vocabulary.
 
         Raises:
-            ValueError: for other statistics.
+            ValueError: if the statistics have another vocabulary size.
         """
         rates, proposal = replacement(self.scheme, self.rate, statistics)
         if self.vocabulary_size not in (None, len(rates)):
@@ -238,8 +238,8 @@ class VariationalSmoothing(keras.layers.Layer):
     # === Samples ===
 
     def draw(self, token_ids, units):
-        """Draws rows for input words `(B, T)`, and for up to `units` elements,
-        a sample that the smoothed layers take."""
+        """Draws a sample for input words `(B, T)`: rows, or if element-wise,
+        `units` elements of each row."""
         words, replaced, rows = self._replace(token_ids, units)
         if not self.smooths_output:
             first = first_occurrences(token_ids)
@@ -257,13 +257,13 @@ class VariationalSmoothing(keras.layers.Layer):
         return Drawn(rows, replaced, output_rows, other_rows)
 
     def _replace(self, words, units):
-        """Words, whether each is replaced, and the replacements."""
+        """Returns words, whether each is replaced, and the replacements."""
         shape = ops.shape(words)
         if self.element_wise:
             shape, words = (*shape, units), words[..., None]
         rates = ops.take(self.rates, words, axis=0)
         chance = self._uniform(shape)
-        # Below the rate, the ratio is uniform too.
+        # Given that chance is below the rate, their ratio is uniform again.
         rows = self._propose(shape, chance / ops.maximum(rates, 1e-30))
         return words, chance < rates, rows
 
@@ -281,7 +281,7 @@ class VariationalSmoothing(keras.layers.Layer):
         return ops.where(kept, words, ops.take(self.aliases, words, axis=0))
 
     def drawn_rows(self, table, rows):
-        """Drawn rows of a matrix `(V, k)`; by element, its first k of each."""
+        """Looks up drawn rows of a matrix `(V, k)`."""
         if not self.element_wise:
             return look_up(table, rows)
         units = table.shape[-1]
@@ -291,23 +291,23 @@ class VariationalSmoothing(keras.layers.Layer):
     # === Means ===
 
     def mean_vector(self, table):
-        """`sum_k q_k e_k` of a matrix `(V, k)`, a tensor `(k,)`."""
+        """Computes `sum_k q_k e_k` of a matrix `(V, k)`, a tensor `(k,)`."""
         # In float16, the probabilities of rare words would be zero.
         exact = ops.matmul(self.proposal[None], ops.cast(table, "float32"))[0]
         return ops.cast(exact, table.dtype)
 
     def mean_rows(self, table, token_ids):
-        """Rows `(..., k)` of the mean of a matrix `(V, k)`."""
+        """Computes rows `(..., k)` of the mean of a matrix `(V, k)`."""
         rows = look_up(table, token_ids)
         rates = ops.take(self.rates, token_ids, axis=0)[..., None]
         rates = ops.cast(rates, rows.dtype)
         return rows + rates * (self.mean_vector(table) - rows)
 
     def mean_logits(self, logits, outputs, table):
-        """Products of outputs with the mean of a matrix, from `logits`.
+        """Corrects `logits` to products of outputs with the mean of a matrix.
 
-        The mean is the matrix with scaled rows plus multiples of one vector, so
-        this needs one number for each step and no second matrix.
+        A row of the mean is a scaled row of the matrix plus a multiple of one
+        vector, so the mean matrix itself is not needed.
         """
         common = ops.matmul(outputs, self.mean_vector(table)[:, None])
         return logits + ops.cast(self.rates, logits.dtype) * (common - logits)
@@ -315,17 +315,17 @@ class VariationalSmoothing(keras.layers.Layer):
     # === Divergence ===
 
     def coefficients(self):
-        """c_k of all words, a tensor `(V,)`."""
+        """Computes c_k of all words, a tensor `(V,)`."""
         rates = ops.convert_to_tensor(self.rates)
         return (1.0 - rates) + self.proposal * ops.sum(rates)
 
     def divergence(self, table):
-        """`l2 sum_k c_k |e_k|^2` of a matrix `(V, k)`, a scalar."""
+        """Computes `l2 sum_k c_k |e_k|^2` of a matrix `(V, k)`, a scalar."""
         squares = ops.sum(ops.square(table), axis=-1)
         return self.l2 * ops.sum(self.coefficients() * squares)
 
     def get_build_config(self):
-        """Returns `None`: its embedding builds it."""
+        """Returns `None`, since the embedding builds the layer."""
         return None
 
     def get_config(self):
@@ -346,31 +346,32 @@ class VariationalSmoothing(keras.layers.Layer):
 class SmoothedEmbedding(Embedding):
     """An `Embedding` with variational smoothing (Kong et al., 2019).
 
-    As the `embedding` of a language model it draws the rows of each training
+    As the `embedding` of a language model, it draws the rows of each training
     batch, and adds the divergence to the loss if the smoothing has an `l2`.
 
     Args:
-        input_dim: integer, size of the vocabulary; `None` is that of the
-            language model whose `embedding` this is.
-        output_dim: integer, size of the vectors; `None` likewise.
+        input_dim: integer, size of the vocabulary; `None` for the language
+            model's.
+        output_dim: integer, size of the vectors; `None` for the language
+            model's.
         smoothing: `memlm_keras.smoothing.VariationalSmoothing` of this
             vocabulary.
         **kwargs: arguments of `Embedding`.
 
     Call arguments:
         inputs: int32 tensor `(batch, time)` of token ids; or, with `reverse`,
-            vectors `(batch, time, output_dim)` to multiply with the matrix,
+            vectors `(batch, time, output_dim)` to multiply by the matrix,
             without smoothing.
         reverse: bool.
         training: optional bool, whether words are dropped.
-        drawn: a sample of the rows for these inputs, a result of `draw`;
-            `None` is the mean, or the mode if it is the smoothing's prediction.
+        drawn: a sample for these inputs, a result of `draw`; `None` for the
+            mean or the mode, as the smoothing's `prediction` says.
 
     Returns:
         Float tensor `(batch, time, output_dim)`.
 
     Raises:
-        ValueError: if `smoothing` is missing, or of another vocabulary.
+        ValueError: if `smoothing` is missing or has another vocabulary size.
 
     Example:
 
@@ -402,8 +403,8 @@ class SmoothedEmbedding(Embedding):
         self.smoothing.build_for(self.input_dim)
 
     def draw(self, token_ids, units=0):
-        """Draws rows for words `(batch, time)`, and for a matrix of `units`, a
-        sample that this layer and `SmoothedProjection` take as `drawn`."""
+        """Draws a sample for words `(batch, time)`, for the argument `drawn` of
+        this layer and of a `SmoothedProjection` with inputs of size `units`."""
         return self.smoothing.draw(token_ids, max(units, self.output_dim))
 
     def add_divergence(self):
@@ -437,18 +438,17 @@ class SmoothedEmbedding(Embedding):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class SmoothedProjection(keras.layers.Layer):
-    """Logits from a matrix with variational smoothing (Kong et al., 2019).
+    """Computes logits with variational smoothing (Kong et al., 2019).
 
-    `logits = mean h + b`, with `mean` the mean of the distribution over
-    matrices (Section 4.2), or its mode if that is the smoothing's prediction.
-    As the `head` of a language model it draws the rows of the targets in
-    training, and adds the divergence to the loss if the smoothing has an `l2`.
-    The bias is not smoothed.
+    `logits = mean h + b`, with the mean or the mode of the distribution over
+    matrices (Section 4.2), as the smoothing's `prediction` says. As the `head`
+    of a language model, it draws the rows of the targets in training, and adds
+    the divergence to the loss if the smoothing has an `l2`. The bias is not
+    smoothed.
 
     Args:
         smoothing: `memlm_keras.smoothing.VariationalSmoothing` with the scheme
-            `kneser_ney`; `None` is that of the language model whose `head`
-            this is.
+            `kneser_ney`; `None` for the language model's.
         embedding: the `memlm_keras.smoothing.SmoothedEmbedding` to share the
             matrix with; `None` for a matrix of its own. A model with
             `tie_embeddings` sets it.
@@ -462,15 +462,15 @@ class SmoothedProjection(keras.layers.Layer):
         targets: optional int32 tensor `(batch, time)`, whose rows are drawn.
         drawn: a sample for the input words, a result of
             `SmoothedEmbedding.draw`, or `None`. With a sample, the smoothing's
-            `other_words` selects the rows of words that are not targets.
-            Without targets, it selects all rows.
+            `other_words` selects the rows of words that are not targets, or of
+            all words if there are no targets.
 
     Returns:
         Float tensor `(batch, time, vocabulary)`.
 
     Raises:
         ValueError: if the size of the inputs is not the embedding's, or the
-            smoothing is missing or smooths the input matrix only.
+            smoothing is missing or smooths only the input matrix.
 
     Example:
 
@@ -505,9 +505,8 @@ class SmoothedProjection(keras.layers.Layer):
         require_smoothing(self.smoothing)
         if not self.smoothing.smooths_output:
             raise ValueError(
-                "`smoothing` must be of the output matrix as well, with the "
-                "scheme 'kneser_ney'. Received: scheme="
-                f"{self.smoothing.scheme!r}"
+                "`smoothing` must have the scheme 'kneser_ney', which smooths "
+                f"the output matrix. Received: scheme={self.smoothing.scheme!r}"
             )
         units = input_shape[-1]
         if self.embedding is None:
@@ -589,7 +588,7 @@ def require_smoothing(smoothing):
 
 def _add_divergence(layer, name):
     if layer.smoothing.l2:
-        # Sums over a whole matrix need float32, also in mixed precision.
+        # Sums over a whole matrix need float32, even in mixed precision.
         with AutocastScope(None):
             matrix = getattr(layer, name)
             layer.add_loss(layer.smoothing.divergence(matrix))

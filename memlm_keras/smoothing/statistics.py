@@ -1,4 +1,4 @@
-"""Statistics of a training stream, and how words are replaced by them."""
+"""Counts of a training text, and the distributions of replacement words."""
 
 import dataclasses
 import functools
@@ -9,13 +9,13 @@ from memlm_keras.arguments import require_integers
 from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 
-# Tokens counted at once, as a text on disk may not fit in memory.
+# Number of tokens to count at once, since a text may not fit in memory.
 _PIECE = 1 << 24
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StreamStatistics:
-    """Counts of the words of a stream, and of their distinct neighbours.
+    """Counts of the words of a text, and of their distinct neighbours.
 
     With c(v) the count of the word v among N tokens, ends of sentences
     included, and c(v w) the count of v followed by w,
@@ -25,15 +25,15 @@ class StreamStatistics:
         N1+(. v) = |{w : c(w v) > 0}|, or 1 if nothing comes before v
         r_v      = N1+(. v) / sum_w N1+(. w)
 
-    (Xie et al., 2017, Section 3; Kong et al., 2019, Section 2). `count` makes
-    them. Statistics of consecutive shards of a stream can be added:
-    `first + second` equals `count` of both, including the pair at the seam.
+    (Xie et al., 2017, Section 3; Kong et al., 2019, Section 2). `count` creates
+    them. Statistics of consecutive parts of a text can be added: `first +
+    second` equals the `count` of both parts joined.
 
     Attributes:
         counts: int64 array `(vocabulary_size,)`, c(v).
         bigrams: int64 array, sorted, `v * vocabulary_size + w` of each distinct
             pair of neighbours.
-        first_token, last_token: integers, where shards are joined.
+        first_token, last_token: integers, ids of the first and last token.
 
     Example:
 
@@ -51,7 +51,7 @@ class StreamStatistics:
 
     @classmethod
     def count(cls, tokens, vocabulary_size):
-        """Counts a stream.
+        """Counts a text.
 
         Args:
             tokens: 1-D integer array or memory map, at least one token, such
@@ -62,8 +62,8 @@ class StreamStatistics:
             `StreamStatistics`.
 
         Raises:
-            ValueError: for other tokens, ids outside the vocabulary, or a size
-                that is not a positive integer.
+            ValueError: if an argument is not as described, or an id is outside
+                the vocabulary.
         """
         require_positive_integer("vocabulary_size", vocabulary_size)
         tokens = require_integers(
@@ -78,9 +78,8 @@ class StreamStatistics:
     def __add__(self, following):
         if self.vocabulary_size != following.vocabulary_size:
             raise ValueError(
-                "Added statistics must be of one vocabulary. "
-                f"Received: sizes {self.vocabulary_size} and "
-                f"{following.vocabulary_size}"
+                "Statistics to add must be of one vocabulary. Received: sizes "
+                f"{self.vocabulary_size} and {following.vocabulary_size}"
             )
         seam = self.last_token * self.vocabulary_size + following.first_token
         bigrams = (self.bigrams, following.bigrams, [seam])
@@ -144,8 +143,8 @@ SCHEMES = (
 
 
 def replacement(scheme, rate, statistics, blank_id=None):
-    """Returns gamma_v and q_k, float64, the probabilities that the word v is
-    replaced, and that k replaces it (Xie et al., 2017, Table 1)."""
+    """Returns gamma_v, the probabilities that the word v is replaced, and q_k,
+    that k replaces it, in float64 (Xie et al., 2017, Table 1)."""
     require_one_of("scheme", scheme, SCHEMES)
     require_gamma(rate)
     if not isinstance(statistics, StreamStatistics):
@@ -187,16 +186,17 @@ def require_gamma(rate):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AliasTable:
-    """A distribution: a uniform k is kept with the probability `thresholds[k]`,
-    and is `aliases[k]` otherwise (Walker, 1977; Vose, 1991)."""
+    """Table for drawing from a distribution (Walker, 1977; Vose, 1991): a
+    uniform k is kept with the probability `thresholds[k]`, or else becomes
+    `aliases[k]`."""
 
-    # In float32, a cumulative sum over a large vocabulary would merge outcomes.
+    # A cumulative sum in float32 would merge outcomes of a large vocabulary.
     thresholds: np.ndarray
     aliases: np.ndarray
 
     @classmethod
     def of(cls, probabilities):
-        """Table of probabilities `(outcomes,)` that sum to one."""
+        """Creates the table of probabilities `(outcomes,)` that sum to one."""
         outcomes = len(probabilities)
         remaining = (np.asarray(probabilities, np.float64) * outcomes).tolist()
         thresholds = np.ones(outcomes)
@@ -212,7 +212,7 @@ class AliasTable:
         return cls(thresholds, aliases)
 
     def draw(self, generator, shape):
-        """Draws outcomes, an int32 array of a shape."""
+        """Draws an int32 array of outcomes."""
         outcomes = generator.integers(len(self.aliases), size=shape)
         kept = generator.random(shape) < self.thresholds[outcomes]
         return np.where(kept, outcomes, self.aliases[outcomes]).astype(np.int32)

@@ -12,7 +12,7 @@ from memlm_keras.smoothing.statistics import replacement
 
 
 class NoisedBatches(keras.utils.PyDataset):
-    """Batches with random replacements of words, new ones in each epoch.
+    """Batches in which random words replace words, anew in each epoch.
 
     Each input word x is replaced with the probability gamma_x by a word drawn
     from q (Xie et al., 2017, Section 3 and Table 1), with u, r, c and N1+ of
@@ -26,27 +26,27 @@ class NoisedBatches(keras.utils.PyDataset):
     | `kneser_ney` | gamma_0 N1+(x .) / c(x) | r |
 
     With `kneser_ney`, another draw from r replaces the target of a replaced
-    input; otherwise targets are kept.
+    input; other targets are never replaced.
 
     Items have the shapes, rows and order of the batches, so states are carried
-    as without noise. NumPy draws the noise from `seed`, the epoch and the
-    position of the batch: it is new in each epoch, and equal on every backend
-    and in a resumed run. To evaluate, use batches without noise;
-    `memlm_keras.evaluation.sampled_perplexity` takes those with noise.
+    over as without noise. NumPy draws the noise from `seed`, the epoch and the
+    position of the batch, so it is equal on every backend and in a resumed run.
+    To evaluate, use batches without noise, or pass these to
+    `memlm_keras.evaluation.sampled_perplexity`.
 
     Args:
-        batches: `memlm_keras.data.Batches` or `SentenceBatches` to train on.
-            Their other attributes are available here too.
+        batches: `memlm_keras.data.Batches` or `SentenceBatches` to train on;
+            this object also has their attributes.
         scheme: string, as above.
         rate: float in [0, 1], gamma_0.
         statistics: `StreamStatistics` of the training text.
         seed: integer, seed of the noise.
-        blank_id: integer, the blank token, for the scheme `blank` only. It may
-            be a word of the vocabulary, such as `<unk>`, or one more.
+        blank_id: integer, id of the blank token, for the scheme `blank` only.
+            It may be a token of the vocabulary, such as `<unk>`, or a new id.
 
     Raises:
-        ValueError: for other arguments, and for statistics of a smaller
-            vocabulary than the batches have.
+        ValueError: if an argument is not as described, or the batches contain
+            ids outside the vocabulary of the statistics.
 
     Example:
 
@@ -62,7 +62,7 @@ class NoisedBatches(keras.utils.PyDataset):
     (4, 5)
     """
 
-    # Noise may replace the end of a sentence, or put another one before it.
+    # Noise may remove the end of a sentence, or add another one.
     whole_sentences = False
 
     def __init__(
@@ -78,8 +78,8 @@ class NoisedBatches(keras.utils.PyDataset):
         if batches.largest_id >= len(rates):
             raise ValueError(
                 "`statistics` must be of the vocabulary of the batches. "
-                f"Received: statistics of {len(rates)} words, and batches with "
-                f"the token id {batches.largest_id}"
+                f"Received: statistics of {len(rates)} words, and the token id "
+                f"{batches.largest_id}"
             )
         self.batches = batches
         self.scheme = scheme
@@ -101,15 +101,15 @@ class NoisedBatches(keras.utils.PyDataset):
         return max(self.batches.largest_id, self._largest_proposed)
 
     def samples(self, number, seed=0):
-        """Yields batches of the same text with the noise of `seed` and of the
-        next seeds, `number` in all."""
+        """Yields `number` copies of these batches, with the noise of `seed` and
+        the seeds after it."""
         for index in range(number):
             sample = copy.copy(self)
             sample.seed = seed + index
             yield sample
 
     def identity(self):
-        """Plain values that identify the batches, for checkpoints."""
+        """Returns plain values that identify the batches, for checkpoints."""
         noise = [self.scheme, self.rate, self.seed, self.blank_id]
         noise.append(zlib.crc32(self._rates.tobytes()))
         noise.append(zlib.crc32(self._table.aliases.tobytes()))
