@@ -4,10 +4,21 @@ Where words are drawn, they are the same in every call.
 """
 
 import json
+import pathlib
 
 import numpy as np
+import pytest
 
+SHARED = pathlib.Path(__file__).parents[2] / "shared" / "data"
 WORDS = ("the", "old", "man", "saw", "a", "sea")
+
+
+def shared_data(*names):
+    """A path of `../shared/data`; without it, the test is skipped."""
+    path = SHARED.joinpath(*names)
+    if not path.exists():
+        pytest.skip(f"{'/'.join(names)} is not in ../shared/data")
+    return path
 
 
 # === Plain text ===

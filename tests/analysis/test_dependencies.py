@@ -1,10 +1,9 @@
 """Attention by dependency, and the reader of parses."""
 
-import pathlib
-
 import keras
 import numpy as np
 import pytest
+from corpus_files import shared_data
 from written_files import is_png
 from written_files import read_csv
 
@@ -15,7 +14,6 @@ from memlm_keras.data import Vocabulary
 from memlm_keras.memory import Attention
 from memlm_keras.memory import MemoryBlock
 
-REAL = pathlib.Path(__file__).parents[3] / "shared" / "data" / "ud"
 TREEBANKS = ["de_gsd-ud-dev", "de_gsd-ud-test", "it_isdt-ud-dev"]
 
 
@@ -95,9 +93,7 @@ def test_reader_of_what_is_no_parse(tmp_path):
 
 @pytest.mark.parametrize("name", TREEBANKS)
 def test_treebanks(name):
-    path = REAL / f"{name}.conllu"
-    if not path.is_file():
-        pytest.skip("the treebanks are not in ../shared/data/ud")
+    path = shared_data("ud", f"{name}.conllu")
     sentences = analysis.read_conllu(path)
     lines = path.read_text(encoding="utf-8").split("\n")
     rows = [row.split("\t") for row in lines if "\t" in row]
@@ -316,9 +312,7 @@ def test_no_sentences(model):
 
 
 def test_a_real_treebank(tmp_path):
-    path = REAL / "it_isdt-ud-test.conllu"
-    if not path.is_file():
-        pytest.skip("the treebanks are not in ../shared/data/ud")
+    path = shared_data("ud", "it_isdt-ud-test.conllu")
     sentences = analysis.read_conllu(path)
     words = Vocabulary.build(each.words for each in sentences)
     model = LanguageModel(len(words), 4, [keras.layers.LSTM(4)], MemoryBlock())

@@ -15,6 +15,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from corpus_files import shared_data
 
 from memlm_keras import data
 from memlm_keras.data import corpora
@@ -22,18 +23,13 @@ from memlm_keras.data.corpora import download
 
 pytestmark = pytest.mark.usefixtures("cache")
 
-REPOSITORY = pathlib.Path(__file__).parents[2]
-REAL = REPOSITORY.parent / "shared" / "data"
-
 
 def sha256(content):
     return hashlib.sha256(content).hexdigest()
 
 
 def real(name, **options):
-    if not (REAL / name).is_dir():
-        pytest.skip(f"the corpus {name} is not in ../shared/data")
-    return data.load(name, data_dir=REAL, **options)
+    return data.load(name, data_dir=shared_data(name).parent, **options)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +51,7 @@ def test_penn_treebank_has_the_usual_counts(cache):
     ends = np.count_nonzero(corpus.validation.tokens == 0)
     assert ends == 73_760 - 70_390
     assert corpus.batches("train", 20, 35).largest_id == 9_999
-    again = data.load("ptb", data_dir=REAL / "ptb")
+    again = data.load("ptb", data_dir=shared_data("ptb"))
     assert again.train.tokens.filename == corpus.train.tokens.filename
     assert cache in pathlib.Path(corpus.train.tokens.filename).parents
 

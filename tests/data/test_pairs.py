@@ -2,10 +2,10 @@
 
 import collections
 import json
-import pathlib
 
 import numpy as np
 import pytest
+from corpus_files import shared_data
 from corpus_files import write_lines
 from corpus_files import write_snli
 from hypothesis import given
@@ -15,9 +15,6 @@ from memlm_keras import data
 from memlm_keras.data import PairBatches
 from memlm_keras.data import SentencePair
 from memlm_keras.data import embedded_pairs
-
-SICK = pathlib.Path(__file__).parents[3] / "shared" / "data" / "sick"
-
 
 PAIRS = [
     SentencePair(("A", "man", "sits", "."), ("He", "rests", "."), "neutral"),
@@ -98,9 +95,8 @@ def test_both_releases_of_sick(tmp_path):
         data.load_pairs("sick")
 
 
-@pytest.mark.skipif(not SICK.is_dir(), reason=f"SICK is not in {SICK}")
 def test_the_real_sick():
-    corpus = data.load_pairs("sick", data_dir=SICK)
+    corpus = data.load_pairs("sick", data_dir=shared_data("sick"))
     counts = [
         np.bincount(getattr(corpus, split).labels).tolist()
         for split in ("train", "validation", "test")

@@ -1,16 +1,13 @@
 """Corpora of CoNLL-U files, tiny and real."""
 
-import pathlib
-
 import numpy as np
 import pytest
+from corpus_files import shared_data
 
 from memlm_keras import analysis
 from memlm_keras import data
 
 pytestmark = pytest.mark.usefixtures("cache")
-
-REAL = pathlib.Path(__file__).parents[3] / "shared" / "data" / "ud"
 
 
 @pytest.fixture
@@ -110,9 +107,10 @@ def test_a_folder_names_what_its_files_do_not(write):
 
 @pytest.mark.parametrize("name", ["de_gsd", "it_isdt"])
 def test_real_treebanks(name):
-    dev, test = (REAL / f"{name}-ud-{part}.conllu" for part in ("dev", "test"))
-    if not dev.is_file():
-        pytest.skip("the treebanks are not in ../shared/data/ud")
+    dev, test = (
+        shared_data("ud", f"{name}-ud-{part}.conllu")
+        for part in ("dev", "test")
+    )
     corpus = data.load_conllu(dev, test, test, minimum_count=6)
     assert corpus.name == name
     for path, split in ((dev, corpus.train), (test, corpus.test)):

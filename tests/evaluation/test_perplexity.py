@@ -1,10 +1,9 @@
 """Perplexity, of whole texts and by sentence."""
 
-import pathlib
-
 import keras
 import numpy as np
 import pytest
+from corpus_files import shared_data
 
 from memlm_keras import LanguageModel
 from memlm_keras import data
@@ -17,8 +16,6 @@ from memlm_keras.evaluation import sentence_losses
 from memlm_keras.memory import KeyValue
 
 pytestmark = pytest.mark.backend
-
-REAL = pathlib.Path(__file__).parents[3] / "shared" / "data"
 
 
 @pytest.fixture
@@ -210,9 +207,7 @@ class Uniform:
 
 
 def test_salton_counts_penn_treebank_as_the_paper(tmp_path):
-    if not (REAL / "ptb").is_dir():
-        pytest.skip("the corpus ptb is not in ../shared/data")
-    corpus = data.load("ptb", data_dir=REAL, cache_dir=tmp_path)
+    corpus = data.load("ptb", shared_data("ptb"), cache_dir=tmp_path)
     batches = corpus.batches("test", 64, 32, sentences=True)
     result = perplexity(
         Uniform(10_000), batches, verbose=0, also=("salton2017",)

@@ -1,12 +1,12 @@
 """Minimal pairs against sums over one token after another, in float64."""
 
 import json
-import pathlib
 import types
 import zipfile
 
 import numpy as np
 import pytest
+from corpus_files import shared_data
 from language_models import VOCABULARY
 from language_models import Preferring
 from language_models import V
@@ -36,7 +36,6 @@ SENTENCES = [
     ("w5 w6 zebra w7", "w5 w6 w8"),
     ("w1 w2 w3", "w1 w2 w3"),
 ]
-REAL = pathlib.Path(__file__).parents[3] / "shared" / "data" / "blimp"
 
 
 class Distributions:
@@ -386,15 +385,9 @@ def test_tokens_that_cross_spaces():
 # === BLiMP ===
 
 
-def blimp(name):
-    if not (REAL / name).exists():
-        pytest.skip("BLiMP is not in ../shared/data")
-    return REAL / name
-
-
 def test_means_of_published_accuracies():
     """The file has the authors' means over paradigms in rows of their own."""
-    path = blimp("models_summary.jsonl")
+    path = shared_data("blimp", "models_summary.jsonl")
     published = read_published(path)
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     means = [row for row in rows if row["UID"] == "overall"]
@@ -415,7 +408,7 @@ def test_means_of_published_accuracies():
 
 
 def test_blimp_is_read_whole():
-    pairs = read_minimal_pairs(blimp("BLiMP.zip"))
+    pairs = read_minimal_pairs(shared_data("blimp", "BLiMP.zip"))
     assert len(pairs) == 67_000
     assert len({pair["UID"] for pair in pairs}) == 67
     same = [p for p in pairs if p["sentence_good"] == p["sentence_bad"]]

@@ -4,10 +4,10 @@ import csv
 import io
 import json
 import math
-import pathlib
 
 import numpy as np
 import pytest
+from corpus_files import shared_data
 from language_models import VOCABULARY
 from language_models import make
 from language_models import shared
@@ -27,7 +27,6 @@ ROWS = [
     {"item": "3", "sentence": "w5", "at": "", "position": "z"},
     {"item": "4", "sentence": "w1 w2 w3 w4", "at": "1, 3-4", "position": ""},
 ]
-REAL = pathlib.Path(__file__).parents[3] / "shared" / "data" / "sap"
 
 
 def read(text):
@@ -233,9 +232,7 @@ def test_files(tmp_path):
 
 def test_the_garden_paths_of_sap():
     """Positions are of the disambiguating word, which both versions share."""
-    if not REAL.exists():
-        pytest.skip("SAP is not in ../shared/data")
-    rows = read_stimuli(REAL / "items_ClassicGP.csv")
+    rows = read_stimuli(shared_data("sap", "items_ClassicGP.csv"))
     assert len(rows) == 72
     model = shared("lstm", "none")
     words = [

@@ -4,11 +4,11 @@ import copy
 import csv
 import json
 import math
-import pathlib
 import re
 
 import numpy as np
 import pytest
+from corpus_files import shared_data
 from hypothesis import given
 from hypothesis import strategies as st
 from language_models import VOCABULARY
@@ -22,8 +22,6 @@ from memlm_keras.linguistics import Formula
 from memlm_keras.linguistics import read_suites
 from memlm_keras.linguistics import suite_results
 from memlm_keras.linguistics.minimal_pairs import read_published
-
-REAL = pathlib.Path(__file__).parents[3] / "shared" / "data" / "syntaxgym"
 
 # === Formulas ===
 
@@ -368,14 +366,8 @@ def test_files_that_are_wrong(tmp_path):
 # === The suites of Hu et al. (2020) ===
 
 
-def real(name):
-    if not (REAL / name).exists():
-        pytest.skip("SyntaxGym's suites are not in ../shared/data")
-    return REAL / name
-
-
 def test_the_suites_of_hu_et_al():
-    suites = read_suites(real("suites.zip"))
+    suites = read_suites(shared_data("syntaxgym", "suites.zip"))
     assert len(suites) == 34
     circuits = [each.circuit for each in suites]
     assert {name: circuits.count(name) for name in sorted(set(circuits))} == {
@@ -387,7 +379,7 @@ def test_the_suites_of_hu_et_al():
         "Long-Distance Dependencies": 8,
         "other": 1,
     }
-    published = read_published(real("results_gpt2.csv"))
+    published = read_published(shared_data("syntaxgym", "results_gpt2.csv"))
     (accuracies,) = published.values()
     assert set(accuracies) >= {s.name for s in suites if s.circuit != "other"}
     results = suite_results(Preferring(), suites, VOCABULARY, verbose=0)

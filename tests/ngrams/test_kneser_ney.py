@@ -1,11 +1,11 @@
 """Kneser-Ney smoothing against its equations, and against NLTK."""
 
-import pathlib
 import warnings
 
 import nltk.lm
 import numpy as np
 import pytest
+from corpus_files import shared_data
 from hypothesis import given
 from hypothesis import strategies as st
 from nltk.util import everygrams
@@ -19,7 +19,6 @@ from references.kneser_ney import Reference
 pytestmark = pytest.mark.filterwarnings("ignore:Counts of counts")
 
 SIZE = 7
-SHARED_DATA = pathlib.Path(__file__).parents[3] / "shared" / "data"
 
 # Small enough that n-grams recur; id 6 often never occurs.
 texts = st.lists(st.integers(0, 5), min_size=1, max_size=60)
@@ -252,9 +251,7 @@ def test_arguments_that_it_refuses(arguments, message):
 
 
 def test_penn_treebank(tmp_path):
-    if not (SHARED_DATA / "ptb" / "ptb.valid.txt").is_file():
-        pytest.skip("the corpus ptb is not in ../shared/data")
-    corpus = data.load("ptb", SHARED_DATA, tmp_path)
+    corpus = data.load("ptb", shared_data("ptb"), cache_dir=tmp_path)
     model = trained(corpus.validation, len(corpus.vocabulary), order=3)
     ids = corpus.validation.tokens
     assert model.num_ngrams[0] == 10_000

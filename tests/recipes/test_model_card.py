@@ -5,6 +5,7 @@ import re
 
 import keras
 import pytest
+from corpus_files import shared_data
 from corpus_files import write_sick
 from corpus_files import write_splits
 
@@ -14,7 +15,6 @@ from memlm_keras import trained
 from memlm_keras.experiments import command_line
 
 ROOT = pathlib.Path(__file__).parents[2]
-REAL = ROOT.parent / "shared" / "data"
 PTB, SICK = "tran2016/rm_tm_gated_ptb", "weissenborn2016/am_gru_shared_sick"
 
 
@@ -85,9 +85,7 @@ def test_a_run_and_its_trained_model_have_one_number(
     ],
 )
 def test_trained_rows_have_the_number_of_their_page(name, dataset, page, call):
-    if not (REAL / dataset).is_dir():
-        pytest.skip(f"the corpus {dataset} is not in ../shared/data")
-    text = f"--dataset={dataset}", f"--data_dir={REAL / dataset}"
+    text = f"--dataset={dataset}", f"--data_dir={shared_data(dataset)}"
     found = float(number(call("evaluate", name, *text, "--verbose=0")))
     card = trained.read_metadata(trained.find(name))["card"]
     measure = "accuracy" if dataset == "sick" else "perplexity"

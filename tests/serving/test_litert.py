@@ -5,6 +5,8 @@ import zipfile
 import keras
 import numpy as np
 import pytest
+from exported_models import MODELS
+from exported_models import language_model
 from litert_runs import Session
 from litert_runs import require_names
 
@@ -112,64 +114,19 @@ def test_classifier_is_refused(vocabulary, tmp_path):
         export(classifier, tmp_path / "x.tflite", format="litert")
 
 
-def of_several():
-    layers = keras.layers.LSTM(6), keras.layers.GRU(5)
-    return memlm.Ensemble(
-        [memlm.LanguageModel(11, 4, [layer]) for layer in layers]
-    )
+OTHERS = {
+    **MODELS,
+    "states_that_move_on": lambda: language_model(
+        keras.layers.RNN(memlm.cells.GatedHORNNCell(5, order=3))
+    ),
+}
 
 
-def in_bfloat16():
-    return memlm.LanguageModel(
-        11,
-        4,
-        [keras.layers.LSTM(6)],
-        memory=memlm.memory.KeyValue(window=3),
-        dtype="mixed_bfloat16",
-    )
-
-
-def with_induction():
-    return memlm.LanguageModel(
-        *(11, 4, [keras.layers.LSTM(6)]),
-        memory=memlm.memory.InductionAttention(window=3),
-    )
-
-
-def with_states_that_move_on():
-    cell = memlm.cells.GatedHORNNCell(5, order=3)
-    return memlm.LanguageModel(11, 4, [keras.layers.RNN(cell)])
-
-
-def with_delta_rule():
-    return memlm.LanguageModel(
-        *(11, 4, [keras.layers.LSTM(6)]),
-        memory=memlm.memory.DeltaRule(2, 4, kernel_size=3, decay=True),
-    )
-
-
-def with_holographic_delta_rule():
-    return memlm.LanguageModel(
-        *(11, 4, [keras.layers.LSTM(6)]),
-        memory=memlm.memory.DeltaRule(3, 2, decay=True, holographic=True),
-    )
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        of_several,
-        in_bfloat16,
-        with_induction,
-        with_states_that_move_on,
-        with_delta_rule,
-        with_holographic_delta_rule,
-    ],
-)
-def test_other_models(make, tmp_path):
-    lm = make()
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_models(name, tmp_path):
+    lm = OTHERS[name]()
     export(lm, tmp_path / "x.tflite", format="litert")
-    expected = in_float32(lm) if make is in_bfloat16 else lm
+    expected = in_float32(lm) if name == "in_bfloat16" else lm
     session = Session(tmp_path / "x.tflite")
     assert difference(session, expected) < 1e-5
     require_names(session)

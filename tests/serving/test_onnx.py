@@ -8,6 +8,8 @@ import sys
 import keras
 import numpy as np
 import pytest
+from exported_models import MODELS
+from exported_models import language_model
 from onnx_runs import CellThatBegins
 from onnx_runs import metadata
 from onnx_runs import operators
@@ -117,66 +119,32 @@ def test_models_that_are_not_in_float32_are_refused(vocabulary, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def ensemble():
-    layers = keras.layers.LSTM(6), keras.layers.GRU(5)
-    models = [memlm.LanguageModel(11, 4, [layer]) for layer in layers]
-    return memlm.Ensemble(models)
-
-
-def language_model(*recurrent, **arguments):
-    return memlm.LanguageModel(11, 4, recurrent, **arguments)
-
-
-HOLOGRAPHIC = {"num_heads": 3, "key_dim": 2, "holographic": True}
-MODELS = {
-    "ensemble": (ensemble, {"LSTM": 1, "GRU": 1}),
-    "cells": (
-        lambda: language_model(
-            keras.layers.RNN(keras.layers.GRUCell(6, reset_after=False)),
-            keras.layers.LSTMCell(6, use_bias=False),
-        ),
-        {"LSTM": 1, "GRU": 1},
+# Models, and the native operators of their files.
+OPERATORS = {
+    "ensemble": {"LSTM": 1, "GRU": 1},
+    "induction": {"GRU": 1},
+    "delta_rule": {"GRU": 1},
+    "holographic": {"GRU": 1},
+    "in_bfloat16": {"LSTM": 1},
+    "cells": {"LSTM": 1, "GRU": 1},
+    "other_activations": {},
+    "nothing_remembered": {"GRU": 1},
+    "begun": {},
+}
+OTHERS = {
+    **MODELS,
+    "cells": lambda: language_model(
+        keras.layers.RNN(keras.layers.GRUCell(6, reset_after=False)),
+        keras.layers.LSTMCell(6, use_bias=False),
     ),
-    "other_activations": (
-        lambda: language_model(keras.layers.LSTM(6, activation="relu")),
-        {},
+    "other_activations": lambda: language_model(
+        keras.layers.LSTM(6, activation="relu")
     ),
-    "nothing_remembered": (
-        lambda: language_model(
-            keras.layers.GRU(6, use_bias=False),
-            mixture=memlm.mixtures.PointerSentinel(window=1),
-        ),
-        {"GRU": 1},
+    "nothing_remembered": lambda: language_model(
+        keras.layers.GRU(6, use_bias=False),
+        mixture=memlm.mixtures.PointerSentinel(window=1),
     ),
-    "induction": (
-        lambda: language_model(
-            keras.layers.GRU(6),
-            memory=memlm.memory.InductionAttention(window=3),
-        ),
-        {"GRU": 1},
-    ),
-    "delta_rule": (
-        lambda: language_model(
-            keras.layers.GRU(6),
-            memory=memlm.memory.DeltaRule(2, 4, kernel_size=3, decay=True),
-        ),
-        {"GRU": 1},
-    ),
-    "holographic": (
-        lambda: language_model(
-            keras.layers.GRU(6), memory=memlm.memory.DeltaRule(**HOLOGRAPHIC)
-        ),
-        {"GRU": 1},
-    ),
-    "begun": (lambda: language_model(CellThatBegins(6)), {}),
-    "in_bfloat16": (
-        lambda: language_model(
-            keras.layers.LSTM(6, dtype="mixed_bfloat16"),
-            memory=memlm.memory.KeyValue(window=3),
-            dtype="mixed_float16",
-        ),
-        {"LSTM": 1},
-    ),
+    "begun": lambda: language_model(CellThatBegins(6)),
 }
 
 
@@ -199,10 +167,9 @@ def test_an_operator_that_onnx_lacks_is_named(tmp_path):
 
 
 @on_tensorflow
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", OPERATORS)
 def test_other_models(name, tmp_path):
-    make, expected = MODELS[name]
-    lm = make()
+    lm, expected = OTHERS[name](), OPERATORS[name]
     for weight in lm.trainable_weights:
         weight.assign(keras.random.uniform(weight.shape, -0.7, 0.7))
     export(lm, tmp_path / "model.onnx", format="onnx")

@@ -119,9 +119,13 @@ def test_training_goes_on_after_nan_with_adam():
 @pytest.mark.backend("torch")
 def test_nan_with_snapshots_within_the_epoch():
     model, batches = small_model()
-    stop = StopOnNaN(frequency=1)
-    model.fit(batches, epochs=5, callbacks=[stop, Spoil()], verbose=0)
+    stop, ends = StopOnNaN(frequency=1), []
+    keep = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: ends.append(model.get_weights())
+    )
+    model.fit(batches, epochs=5, callbacks=[keep, stop, Spoil()], verbose=0)
     assert stop.stopped
+    assert np.any(model.get_weights()[0] != ends[0][0])
     assert all(np.isfinite(weight).all() for weight in model.get_weights())
 
 
