@@ -117,11 +117,7 @@ def plot_associations(similarity, source, target, path, title=None):
 def write_associations(similarity, source, target, path):
     """Writes the numbers of `plot_associations` as CSV, a row per target word.
 
-    Args:
-        similarity, source, target: as for `plot_associations`.
-
-    Raises:
-        ValueError: if there is not one word for each row and column.
+    The arguments are those of `plot_associations`.
 
     Example:
 
@@ -131,14 +127,11 @@ def write_associations(similarity, source, target, path):
     ... )
     """
     similarity = _of_words(similarity, source, target)
-    pictures.write_rows(
-        path,
-        ["read at", *source],
-        (
-            [word, *(f"{value:.6f}" for value in row)]
-            for word, row in zip(target, similarity)
-        ),
+    rows = (
+        [word, *(f"{value:.6f}" for value in row)]
+        for word, row in zip(target, similarity)
     )
+    pictures.write_rows(path, ["read at", *source], rows)
 
 
 def _of_words(similarity, source, target):

@@ -161,8 +161,7 @@ class Corpus:
             raise ValueError(
                 f"`documents=True` needs a text with documents; the corpus "
                 f"{self.name!r} does not say where its documents begin. Use "
-                "`documents=False`, or `load_text` with `document_start` or "
-                "with folders of documents."
+                "`load_text` with `document_start` or folders of documents."
             )
         # Only batches need Keras, whose import takes seconds.
         from memlm_keras.data.batches import Batches

@@ -154,7 +154,7 @@ class PairBatches(EpochBatches):
         position = self.epoch * self.batches_per_epoch + index
         number, index = divmod(position, self.batches_per_pass)
         if number not in self._orders:
-            # A batch may need the order of the previous pass again.
+            # Keep the previous pass, since an epoch may have parts of both.
             self._orders = {
                 n: order for n, order in self._orders.items() if n == number - 1
             }

@@ -102,9 +102,6 @@ class PairCorpus:
         Args:
             split: `"train"`, `"validation"` or `"test"`, or a `PairSplit`.
             batch_size, shuffle, seed, **kwargs: As for `PairBatches`.
-
-        Raises:
-            ValueError: There is no such split.
         """
         # Only batches need Keras, whose import takes seconds.
         from memlm_keras.data.pair_batches import PairBatches

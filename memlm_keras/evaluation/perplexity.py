@@ -80,8 +80,7 @@ class Perplexity:
 
     @property
     def perplexity(self):
-        """exp(loss / predicted tokens), or / `divided_by`; `inf` where that is
-        too large for a float."""
+        """`exp(nats)`; `inf` if it is too large for a float."""
         return _exp(self.nats)
 
     @property
@@ -96,12 +95,10 @@ class Perplexity:
             if self.divided_by is None
             else f"{self.divided_by} tokens, {self.predicted_tokens} predicted"
         )
-        by_word = (
-            ""
-            if self.words is None
-            else f", {self.per_word:.2f} per word of {self.words} words "
-            "and ends of sentences"
-        )
+        by_word = ""
+        if self.words is not None:
+            by_word = f", {self.per_word:.2f} per word of {self.words} words "
+            by_word += "and ends of sentences"
         line = (
             f"{name} {self.perplexity:.2f} = "
             f"exp({self.loss:.1f} nats / {tokens}){by_word}; {self.protocol}"

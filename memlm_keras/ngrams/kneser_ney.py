@@ -201,7 +201,11 @@ class Counts:
 
 
 def count_ngrams(
-    tokens, order, vocabulary_size, sentence_boundaries, update=None
+    tokens,
+    order,
+    vocabulary_size,
+    sentence_boundaries,
+    update=lambda order: None,
 ):
     """Returns a list of `Counts` of the n-grams of a text, from order 1; calls
     `update` with each finished order."""
@@ -216,8 +220,7 @@ def count_ngrams(
     begins = words == END_OF_SENTENCE
     ngrams = tokens
     for length in range(2, order + 1):
-        if update is not None:
-            update(length - 1)
+        update(length - 1)
         # N-grams end at the same tokens as those of the order below, so one
         # sort is enough.
         prefixes = contexts_of(ngrams, tokens, length - 1, sentence_boundaries)
@@ -231,8 +234,7 @@ def count_ngrams(
         below.modified = preceding
         begins = begins[level.keys // vocabulary_size] & sentence_boundaries
         levels.append(level)
-    if update is not None:
-        update(order)
+    update(order)
     return levels
 
 
