@@ -133,7 +133,8 @@ def require_vocabulary(model, vocabulary=None):
 
 
 def require_streaming(what, model):
-    """Raises `ValueError` unless `model` is causal; `what` needs this."""
+    """Raises `ValueError`, which says that `what` needs it, unless `model` is
+    causal."""
     if not model.causal:
         raise ValueError(
             f"{what} needs a causal model. Received: a model with a "

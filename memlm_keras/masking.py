@@ -18,7 +18,7 @@ _LEAST_BLOCK = 32
 # sees: larger blocks waste more scores, smaller ones need more operations.
 _SCORED_BLOCK = 16
 
-# Number of elements of tensors of which several fit in a core's cache.
+# Number of elements of a tensor that fits in a core's cache with a few others.
 _CACHED = 200_000
 
 

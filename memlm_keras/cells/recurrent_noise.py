@@ -226,9 +226,7 @@ class RecurrentDropoutGRUCell(DroppedCandidate, keras.layers.GRUCell):
     Without the mask, this is Keras' GRU with `reset_after=False`.
 
     Args:
-        units: integer, size of the output.
-        rate: float in [0, 1).
-        masks: `"step"` or `"sequence"`.
+        units, rate, masks: see `RecurrentDropoutLSTMCell`.
         **kwargs: other arguments of `keras.layers.GRUCell` except
             `reset_after`.
 

@@ -182,14 +182,10 @@ class GatedHORNNCell(HigherOrderCell):
     | `b` | `bias` | `(k,)` |
 
     Args:
-        units: integer, size of the output, k.
-        order: integer, n, number of previous outputs that a step reads.
+        units, order, bias_initializer, **kwargs: see `FOFEHORNNCell`, also for
+            call arguments and results.
         kernel_initializer: initializer of `W` and `A`.
         recurrent_initializer: initializer of `U` and `B`.
-        bias_initializer: initializer of `b`.
-        **kwargs: arguments of `keras.layers.Layer`.
-
-    Call arguments and results: see `FOFEHORNNCell`.
 
     Raises:
         ValueError: if `units` or `order` is not a positive integer.

@@ -182,7 +182,7 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
 
         Returns the output, the list of new states, and a dict of tensors
         `(B, H)`: the `"key"`, the value `"read"`, the new `"state"`, the change
-        `"written"` and, with a source, the value read of it, `"source"`.
+        `"written"` and, with a source, the value read from it, `"source"`.
         """
         raise NotImplementedError(
             f"{type(self).__name__} must implement `trace`."
@@ -395,7 +395,7 @@ class AssociativeGRUCell(AssociativeCell):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class DualAssociativeGRUCell(AssociativeGRUCell):
-    """`AssociativeGRUCell` that reads the memory of a source sequence as well.
+    """`AssociativeGRUCell` that also reads the memory of a source sequence.
 
     Dual AM-GRU. With `m^x` the final memory of the source sequence, which is
     never written:
@@ -492,10 +492,8 @@ class AssociativeMemoryCell(AssociativeCell):
 
     Args:
         cell: a Keras cell, such as `keras.layers.LSTMCell`.
-        num_copies: integer, redundant copies of the memory, N_c.
-        seed: integer, seed of the permutations of the keys.
+        num_copies, seed, key: see `AssociativeGRUCell`.
         kernel_initializer: initializer of `W_r`.
-        key: `"bound"`, as above, or `"unit"` for numbers of modulus one.
         **kwargs: arguments of `keras.layers.Layer`; the dtype is the cell's.
 
     Call arguments:
@@ -608,7 +606,7 @@ class AssociativeMemoryCell(AssociativeCell):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class DualAssociativeMemoryCell(AssociativeMemoryCell):
-    """`AssociativeMemoryCell` that reads the memory of a source as well.
+    """`AssociativeMemoryCell` that also reads the memory of a source.
 
     Dual AM-RNN. With `m^x` the final memory of the source sequence, which is
     never written:

@@ -197,8 +197,7 @@ class GradientMask(keras.layers.Layer):
         )
 
     def freeze(self, words=None):
-        """Stops the gradients of all words, or of those that are `True` in
-        `words`, a boolean array `(V,)`."""
+        """Stops the gradients of words, a boolean array `(V,)`, or of all."""
         shares = ops.zeros((self.vocabulary_size,))
         if words is not None:
             shares = 1.0 - ops.cast(words, "float32")

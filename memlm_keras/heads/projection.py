@@ -342,7 +342,7 @@ def head_losses(head, outputs, targets, weights=None, training=False):
 def uses_blocks(shape, vocabulary_size):
     """Returns whether losses of targets of a shape are computed in blocks."""
     if keras.distribution.distribution() is not None:
-        # A device has logits of its own rows, but would compute all blocks.
+        # Each device would compute the blocks of all devices.
         return False
     known = all(isinstance(size, int) for size in shape)
     positions = math.prod(shape) if known else _USUAL_POSITIONS

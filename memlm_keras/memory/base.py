@@ -84,7 +84,7 @@ class Memory(keras.layers.Layer):
     >>> keras.ops.shape(model(np.array([[3, 7, 4, 0], [5, 0, 2, 9]])))
     (2, 4, 50)
 
-    Reading at a few steps costs only those:
+    Reading at a few steps costs less than reading at all:
 
     >>> memory = memlm_keras.memory.Attention(window=64)
     >>> keras.ops.shape(memory(np.ones((2, 99, 8)), positions=[[98], [40]]))

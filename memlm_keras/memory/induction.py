@@ -1,4 +1,4 @@
-"""Attention over what followed similar outputs, like an induction head's.
+"""Attention to what followed similar outputs, as in an induction head.
 
 Olsson et al. (2022), "In-context Learning and Induction Heads", describe such
 heads of transformers; this package applies them to a recurrent layer's outputs.

@@ -76,8 +76,8 @@ class Mixture(keras.layers.Layer):
         Returns:
             A tuple `(copies, state, weights)`. `copies` is `(gate, shares,
             words)`; the mixture is `gate * softmax(logits) +
-            copy_distribution(shares, words, vocabulary)`. State and weights are
-            those that a call returns.
+            copy_distribution(shares, words, vocabulary)`. `call` returns the
+            same state and weights.
         """
         raise NotImplementedError(
             f"{type(self).__name__} must implement `read`."

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 
 def serialized(path, /, **config):
-    """Returns what `keras.saving` gives for an object of the class at `path`,
+    """Returns an object of the class at `path` as `keras.saving` serializes it,
     without creating the object."""
     module, _, class_name = path.rpartition(".")
     package = module.partition(".")[0]

@@ -170,8 +170,8 @@ class Table:
 def table_rows(
     paper, rows, measures=OF_PERPLEXITIES, corpus=None, details=None
 ):
-    """Creates `TableRow`s from a dict of `Row`s, those with numbers on `corpus`
-    if it is given; with `details` of a row, labels are without the paper."""
+    """Creates `TableRow`s from `Row`s by name, with a `corpus` only from rows
+    with numbers on it; if `details` is given, labels are without the paper."""
     made = []
     for name, row in rows.items():
         published = tuple(

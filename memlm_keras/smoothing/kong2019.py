@@ -350,20 +350,14 @@ class SmoothedEmbedding(Embedding):
     batch, and adds the divergence to the loss if the smoothing has an `l2`.
 
     Args:
-        input_dim: integer, size of the vocabulary; `None` for the language
-            model's.
-        output_dim: integer, size of the vectors; `None` for the language
-            model's.
+        input_dim, output_dim: see `Embedding`.
         smoothing: `memlm_keras.smoothing.VariationalSmoothing` of this
             vocabulary.
         **kwargs: arguments of `Embedding`.
 
     Call arguments:
-        inputs: int32 tensor `(batch, time)` of token ids; or, with `reverse`,
-            vectors `(batch, time, output_dim)` to multiply by the matrix,
-            without smoothing.
-        reverse: bool.
-        training: optional bool, whether words are dropped.
+        inputs, reverse, training: see `Embedding`; with `reverse`, there is no
+            smoothing.
         drawn: a sample for these inputs, a result of `draw`; `None` for the
             mean or the mode, as the smoothing's `prediction` says.
 

@@ -185,7 +185,7 @@ def test_wrong_arguments_of_a_classifier():
     make = EntailmentClassifier.from_preset
     with pytest.raises(ValueError, match="fixes top.*`EntailmentClassifier`"):
         make("weissenborn2016/lstm", 11, top=None)
-    with pytest.raises(ValueError, match="is for a `memlm_keras.LanguageModel`"):
+    with pytest.raises(ValueError, match="is for a `memlm_keras.Language"):
         make("daniluk2017/lstm", 11)
 
 
