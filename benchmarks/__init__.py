@@ -1,1 +1,1 @@
-"""Benchmarks: this package compared with code that needs no package."""
+"""Benchmarks: this package compared with code written without it."""

@@ -1,12 +1,12 @@
-"""Compares training steps with other implementations.
+"""Compares the speed of this package with other implementations.
 
     python -m benchmarks --suite=cpu
     python -m benchmarks --cases=zaremba_medium,memories --contenders=jax
     python -m benchmarks --show=docs/performance.json
 
-All contenders of a case take turns, each in its own process, so a machine that
-slows down affects all of them. Before timing, all must give the same losses
-from the same weights.
+All contenders of a case take turns, each in its own process, so that a slower
+machine affects all of them. Before timing, all must have the same losses with
+the same weights.
 """
 
 import json
@@ -25,13 +25,13 @@ FLAGS = flags.FLAGS
 flags.DEFINE_enum("suite", "cpu", sorted(SUITES), "Suite of cases to measure.")
 flags.DEFINE_list("cases", None, "Cases to measure, instead of a suite.")
 flags.DEFINE_list(
-    "contenders", None, "Only contenders with one of these in their name."
+    "contenders", None, "Only contenders whose name contains one of these."
 )
 flags.DEFINE_integer("threads", 2, "Threads of each process.", lower_bound=1)
 flags.DEFINE_integer("rounds", 5, "Turns of each contender.", lower_bound=1)
 flags.DEFINE_float("turn", 2.0, "Seconds of a turn.", lower_bound=0.01)
 flags.DEFINE_string("out", None, "JSON file for the results.")
-flags.DEFINE_string("show", None, "JSON file to print; nothing is measured.")
+flags.DEFINE_string("show", None, "JSON file to print, without measuring.")
 
 
 def main(argv):

@@ -11,12 +11,12 @@ class Contender:
 
     Attributes:
         peer: string, module of `benchmarks.peers`.
-        backend: string, the library for the arithmetic.
+        backend: string, the library that computes.
         variant: string, the model that the module makes for the case.
         precision: string, a Keras dtype policy, or `"int8"` for exports.
-        tolerance: float, largest relative difference of its loss from that of
-            the first contender with the same `computes`.
-        computes: string, its computation, if the case has several.
+        tolerance: float, largest relative difference of its loss from the
+            first contender with the same `computes`.
+        computes: string, name of the computation, if the case has several.
     """
 
     peer: str
@@ -38,23 +38,24 @@ class Contender:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """Work that is the same for all contenders.
+    """The same work for all contenders.
 
     Attributes:
         name: string.
         title: string, description of the work.
         contenders: tuple of `Contender`s; the others are compared with the
             first.
-        kind: string. `"training"`: a language model; `"memories"`: the same
-            with memories; `"layer"`: forward and backward pass of a recurrent
-            layer; `"step"`: reading one or more tokens; `"smoothing"`: training
-            on noised or smoothed words; `"input"`: making batches.
+        kind: string. `"training"`: a language model; `"memories"`: a language
+            model with a memory; `"layer"`: forward and backward pass of a
+            recurrent layer; `"step"`: reading one or more tokens;
+            `"smoothing"`: training on noised or smoothed words; `"input"`:
+            making batches.
         batch, time, vocabulary, units, embedding, layers: integers.
         tied: bool, whether embedding and output share a matrix.
-        window: integer, of a memory.
-        copies: integer, of an associative memory.
-        over: dict from variants to the variants they are compared with, of the
-            same peer and backend; by default, the first contender.
+        window: integer, window of a memory.
+        copies: integer, copies of an associative memory.
+        over: dict from variants to the variants that they are compared with,
+            of the same peer and backend; by default, the first contender.
     """
 
     name: str
@@ -73,7 +74,7 @@ class Case:
     over: dict = dataclasses.field(default_factory=dict)
 
     def base(self, contender):
-        """Name of the contender that `contender` is compared with."""
+        """Returns the name of the contender to compare with."""
         variant = self.over.get(contender.variant)
         same = (contender.peer, contender.backend, variant)
         for other in self.contenders:
@@ -83,15 +84,15 @@ class Case:
 
     @property
     def tokens(self):
-        """Tokens of a step."""
+        """Number of tokens of a step."""
         return self.batch * self.time
 
     @property
     def flop(self):
         """Floating-point operations of a step's matrix products, or `None`.
 
-        Known for LSTMs only: four gates read inputs and outputs, the head
-        reads outputs, and the backward pass has two products for each.
+        Only for LSTMs: four gates read inputs and outputs, the head reads
+        outputs, and the backward pass has two products for each of these.
         """
         if self.kind != "training":
             return None
@@ -100,10 +101,10 @@ class Case:
         return 3 * self.tokens * (gates + 2 * self.units * self.vocabulary)
 
     def batches(self, steps):
-        """Inputs and targets, two int32 arrays `(steps, batch, time)`."""
+        """Makes inputs and targets, int32 arrays `(steps, batch, time)`."""
         random = np.random.default_rng(0)
         shape = (self.batch, steps * self.time + 1)
-        # Word frequencies as in a text, so gradients of a table have repeats.
+        # Realistic word frequencies: embedding gradients have repeated rows.
         tokens = (random.zipf(1.3, shape) - 1) % self.vocabulary
         tokens = tokens.astype("int32")
 
@@ -114,7 +115,7 @@ class Case:
         return cut(tokens[:, :-1]), cut(tokens[:, 1:])
 
     def draw(self, shapes):
-        """Initial weights of shapes in the order of Keras."""
+        """Draws initial weights with shapes in Keras' order."""
         random = np.random.default_rng(1)
         return [
             random.uniform(-0.05, 0.05, shape).astype("float32")
@@ -122,7 +123,7 @@ class Case:
         ]
 
     def weights(self, memory=(), outputs=None):
-        """Initial weights by Keras' names, with those of a memory's shapes."""
+        """Draws initial weights by name; `memory` is a list of shapes."""
         shapes = {"embedding": (self.vocabulary, self.embedding)}
         size, units = self.embedding, self.units
         for layer in range(self.layers):

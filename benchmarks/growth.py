@@ -5,7 +5,7 @@
     python -m benchmarks.growth --show=grown.json --pictures=docs/pictures
 
 At each size the contenders take turns, as in `python -m benchmarks`. A dashed
-line is the limit for the cost.
+line shows the limit of the cost.
 """
 
 import dataclasses
@@ -28,23 +28,23 @@ flags.DEFINE_integer("threads", 2, "Threads of each process.", lower_bound=1)
 flags.DEFINE_integer("rounds", 3, "Turns of each contender.", lower_bound=1)
 flags.DEFINE_float("turn", 1.0, "Seconds of a turn.", lower_bound=0.01)
 flags.DEFINE_string("out", None, "JSON file for the results.")
-flags.DEFINE_string("show", None, "JSON file to draw; nothing is measured.")
-flags.DEFINE_string("pictures", None, "Folder to draw pictures in.")
+flags.DEFINE_string("show", None, "JSON file to draw, without measuring.")
+flags.DEFINE_string("pictures", None, "Folder of the pictures.")
 
 
 @dataclasses.dataclass(frozen=True)
 class Growth:
-    """A size of a case that is varied.
+    """A case with several values of one size.
 
     Attributes:
         case: string, name of the case.
         field: string, name of the size.
         sizes: tuple of integers.
-        variants: tuple of strings, or `None` for all of the backend.
+        variants: tuple of strings, or `None` for all variants of the backend.
         measure: `"ratio"` to the case's base, `"memory"` in GiB, or `"speed"`
             in tokens per second.
-        limits: dict from labels to limits; for `"memory"`, to shares of the
-            memory of plain Keras.
+        limits: dict from labels to limits; for `"memory"`, as a share of plain
+            Keras' memory.
         other: dict of other sizes.
     """
 
@@ -63,7 +63,7 @@ class Growth:
         )
 
     def contenders(self, backend):
-        """Contenders of a backend, with those they are compared with."""
+        """Returns contenders of a backend, and the ones to compare with."""
         case = CASES[self.case]
         own = [c for c in case.contenders if c.backend == backend]
         own = [c for c in own if c.precision == "float32"]
@@ -118,7 +118,8 @@ GROWTH = {
 
 
 def measure(growth, backend, log):
-    """Heights of all contenders, and speeds of matrix products alone."""
+    """Measures all contenders; returns the values to draw, and for `"speed"`
+    the limit set by matrix products."""
     recorded = {"sizes": list(growth.sizes), "heights": {}, "limit": []}
     for size in growth.sizes:
         log(f"{growth.field} {size}")

@@ -1,4 +1,4 @@
-"""Tables of results, also from recorded JSON."""
+"""Tables of results, and their JSON records."""
 
 import dataclasses
 import datetime
@@ -17,7 +17,7 @@ _LIBRARIES = ("keras", "tensorflow", "jax", "torch")
 
 
 def table(case, results):
-    """Lines of a Markdown table; ratios are to the base of the case."""
+    """Returns the lines of a Markdown table, with ratios to each base."""
     timed = {r.contender: r for r in results if r.refused is None}
     bases = {c.name: case.base(c) for c in case.contenders}
     first = next(iter(timed.values()), None)
@@ -62,7 +62,7 @@ def table(case, results):
 
 
 def _start(start):
-    """Cells of a contender's start; older records have none."""
+    """Returns the cells of a contender's start, empty for older records."""
     if start is None:
         return [""] * 4
     size = start["bytes"]
@@ -89,7 +89,7 @@ def _row(cells):
 
 
 def record(measured, threads, rounds):
-    """All results, as plain values."""
+    """Returns all results as a dict for JSON."""
     return {
         "date": datetime.date.today().isoformat(),
         "processor": _processor(),
@@ -110,7 +110,7 @@ def record(measured, threads, rounds):
 
 
 def document(recorded):
-    """Markdown of a recorded run."""
+    """Returns a recorded run as Markdown."""
     libraries = ", ".join(f"{k} {v}" for k, v in recorded["libraries"].items())
     rounds = {
         len(result["seconds"])

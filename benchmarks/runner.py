@@ -14,7 +14,7 @@ CHECKED_STEPS = 3
 
 
 class Worker:
-    """A process of `benchmarks.worker`."""
+    """Runs a process of `benchmarks.worker`."""
 
     def __init__(self, case, contender, threads):
         sizes = {
@@ -44,7 +44,8 @@ class Worker:
         )
 
     def ask(self, *line):
-        """The answer to a line; a `RuntimeError` if the process ends."""
+        """Sends a command and returns the answer; raises `RuntimeError` if the
+        process ends."""
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(json.dumps(line) + "\n")
             self.process.stdin.flush()
@@ -66,13 +67,13 @@ class Result:
     Attributes:
         contender: its name.
         loss: mean loss of the first steps.
-        refused: why it was not timed, or `None`.
+        refused: reason why it was not timed, or `None`.
         seconds: seconds per step, one number per round.
-        peak: operations per second of a large product in the same process.
+        peak: operations per second of a large matrix product in the process.
         memory: growth of the process in bytes.
-        start: for cases of kind `"step"`, a dict with the seconds of `loading`
-            and of the `first` answer, the peak `memory` of the process until
-            then, and the `bytes` of the model's file.
+        start: for the kind `"step"`, a dict with the seconds of `loading` and
+            of the `first` answer, the peak `memory` of the process until then,
+            and the `bytes` of the model's file.
     """
 
     contender: str
@@ -85,7 +86,7 @@ class Result:
 
 
 def run(case, contenders, threads=2, rounds=5, turn=2.0, log=print):
-    """A `Result` of each contender, in turns of about `turn` seconds."""
+    """Times contenders in turns of about `turn` seconds; returns `Result`s."""
     workers, results = [], [Result(c.name) for c in contenders]
     try:
         for contender, result in zip(contenders, results):
@@ -126,7 +127,8 @@ def run(case, contenders, threads=2, rounds=5, turn=2.0, log=print):
 
 
 def judge(contenders, results):
-    """Refuses contenders whose losses differ from the first with their work."""
+    """Sets `refused` if a loss differs from the first contender that computes
+    the same."""
     references = {}
     for contender, result in zip(contenders, results):
         if result.refused is not None:
@@ -138,12 +140,12 @@ def judge(contenders, results):
         apart = abs(result.loss - reference.loss) / abs(reference.loss)
         if apart > contender.tolerance:
             result.refused = (
-                f"its loss of {CHECKED_STEPS} steps is {result.loss:.6f}, that "
-                f"of {reference.contender} {reference.loss:.6f}"
+                f"its loss of {CHECKED_STEPS} steps is {result.loss:.6f}, but "
+                f"{reference.contender} has {reference.loss:.6f}"
             )
 
 
 def ratios(result, base):
-    """Median, least and largest ratio of two contenders, round by round."""
+    """Returns median, minimum and maximum of the ratios of all rounds."""
     values = sorted(a / b for a, b in zip(result.seconds, base.seconds))
     return statistics.median(values), values[0], values[-1]

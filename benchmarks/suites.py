@@ -1,4 +1,4 @@
-"""The cases of the benchmark, and suites of them."""
+"""The cases and suites of the benchmark."""
 
 import dataclasses
 
@@ -26,7 +26,7 @@ def _pytorch(*variants):
     )
 
 
-# `lstm_n_parts` has the output size of a memory that splits outputs in n.
+# `lstm_n_parts` has the output size of a memory that splits outputs into n.
 _MEMORIES = (
     "lstm",
     "lstm_3_parts",
@@ -65,7 +65,7 @@ _ZAREMBA = Case(
     (
         Contender("pytorch", "torch"),
         Contender("handwritten_jax", "jax"),
-        # They carry no state between batches.
+        # These carry no state between batches.
         *(
             Contender("plain_keras", backend, tolerance=1e-3)
             for backend in BACKENDS
@@ -98,7 +98,7 @@ _LARGE_VOCABULARY = Case(
     units=300,
     embedding=300,
 )
-# What an update costs before it computes anything.
+# A small model, whose time is mostly the overhead of an update.
 _SMALL = Case(
     "small_update",
     "Two LSTM layers of 24 units over a vocabulary of 200, 20 rows of 35 steps",
@@ -118,7 +118,7 @@ _ASSOCIATIVE = Case(
     "associative_layer",
     "Recurrent layers alone, forward and backward, of 100 units",
     (
-        # Its gates have another order and other weights.
+        # PyTorch's GRU has another order of gates and other weights.
         Contender("pytorch", "torch", "gru", computes="gru of PyTorch"),
         *_pytorch("associative_gru"),
         *_package(
@@ -176,7 +176,7 @@ _LONG_WINDOW = Case(
 
 
 def _served(memory):
-    """Contenders that serve a model with a memory."""
+    """Returns contenders that serve a model with a memory."""
     return (
         *_pytorch(memory),
         *_package(memory),
@@ -286,7 +286,7 @@ CASES = {
         Case(
             "smoothing",
             "Rows of Kong et al. (2019) of 204 units, 64 rows of 35 steps",
-            # Each draws its own dropout masks and replacements.
+            # Losses differ by random dropout masks and replaced words.
             _package(*_ROWS, tolerance=_ANY),
             kind="smoothing",
             batch=64,

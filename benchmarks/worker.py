@@ -1,12 +1,12 @@
-"""Process of one contender, which answers commands on its input.
+"""Runs one contender, and answers commands from the standard input.
 
     python -m benchmarks.worker CASE PEER BACKEND VARIANT PRECISION THREADS \\
         SIZES
 
-SIZES is a JSON object of sizes of the case. Each line of the input is a JSON
-list of a name and its arguments: `losses N`, `steps N`, `peak DTYPE`, `memory`
-or, before the others, `start`. Each line of the output is an answer: a number,
-or a dict for `start`.
+SIZES is a JSON object of sizes of the case. Each input line is a JSON list of a
+name and its arguments: `losses N`, `steps N`, `peak DTYPE`, `memory` or, before
+the others, `start`. Each output line is an answer: a number, or a dict for
+`start`.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ _PRODUCT = (1120, 2600, 2600)
 
 
 def limit_threads(backend, threads):
-    """Limits the threads of libraries before they are loaded."""
+    """Limits the threads of libraries that are loaded later."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(threads)
     if hasattr(os, "sched_setaffinity"):
@@ -35,7 +35,7 @@ def limit_threads(backend, threads):
 
 
 def peak(contender, dtype):
-    """Operations per second of a large matrix product, the best of many."""
+    """Returns operations per second of the fastest large matrix products."""
     rows, inner, columns = _PRODUCT
     run = contender.product(rows, inner, columns, dtype)
     run()
@@ -49,12 +49,12 @@ def peak(contender, dtype):
 
 
 def most_memory():
-    """Peak memory of the process in bytes."""
+    """Returns the peak memory of the process in bytes."""
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def memory_now():
-    """Current memory of the process in bytes."""
+    """Returns the current memory of the process in bytes."""
     pages = pathlib.Path("/proc/self/statm")
     if not pages.exists():
         return most_memory()
@@ -65,7 +65,7 @@ def main():
     name, peer, backend, variant, precision, threads, sizes = sys.argv[1:]
     limit_threads(backend, int(threads))
     answers = os.fdopen(os.dup(1), "w")
-    # Output of libraries must not mix with the answers.
+    # Keeps the output of libraries apart from the answers.
     os.dup2(2, 1)
     from benchmarks.suites import CASES
 

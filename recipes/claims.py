@@ -7,8 +7,8 @@ verdicts.
     python recipes/claims.py --finished_only --out=docs/results
 
 Names are papers, or PAPER/CLAIM as in claims.md; by default all. The same
-command continues what was interrupted. The last one recomputes our verdicts
-from the logs in this repository.
+command continues interrupted runs. The last one recomputes the verdicts from
+the logs in this repository.
 """
 
 import math
@@ -28,7 +28,7 @@ flags.DEFINE_enum(
     "size",
     "small",
     ["small", "paper"],
-    "Models to train: the smallest that test a claim, or those of the "
+    "Models to train: the smallest that test a claim, or models of the "
     "published size.",
 )
 flags.DEFINE_bool("queue", False, "Only print a command for each missing run.")
@@ -49,7 +49,7 @@ def main(names):
             "--queue shows the missing runs, and --finished_only trains "
             "nothing. Give one of them."
         )
-    # Keras is imported with a backend.
+    # Selects the backend before anything imports Keras.
     process.import_keras(FLAGS.backend)
     import claim_runs
     import verdicts
@@ -58,7 +58,7 @@ def main(names):
     out = pathlib.Path(FLAGS.out)
     logs = out / "logs"
     models = choose(names, FLAGS.setting, FLAGS.size)
-    # All models of a setting are trained with the first seed first.
+    # Every model of a setting is trained with one seed before the next seed.
     every = [
         model.run(seed, logs, FLAGS.run_dir, FLAGS.data_dir)
         for setting in paper_claims.SETTINGS.values()
@@ -77,7 +77,7 @@ def main(names):
             f"None of {len(every)} runs is finished in {logs}. Published runs "
             "are in a clone of the package's repository: --out=docs/results."
         )
-    # The document has all claims, also those that were not asked for.
+    # The document always has all claims.
     models = claim_runs.models_of(paper_claims.CLAIMS)
     losses = {k: verdicts.losses_of(model, logs) for k, model in models.items()}
     verdicts.write(out / "claims.md", losses, process.typed())
@@ -86,7 +86,7 @@ def main(names):
 
 
 def choose(names, setting, size):
-    """The models of the claims with these names, in a setting or in all."""
+    """Returns the models of the named claims, in one setting or in all."""
     import claim_runs
 
     claims, settings = paper_claims.CLAIMS, paper_claims.SETTINGS

@@ -16,7 +16,7 @@ from memlm_keras import trained
 from memlm_keras.experiments import process
 from memlm_keras.experiments.options import UsageError
 
-# Texts as cards name them, and the licence of what was trained on them.
+# Descriptions of texts, and licences of models trained on them.
 TEXTS = {
     "ptb": (
         "Penn Treebank as prepared by Mikolov, not part of this package",
@@ -55,8 +55,8 @@ def save_trained(model, folder, dtype, batches, card):
 
 
 def save_run(path, folder, dtype="int8"):
-    """Writes the model of a finished run of `TEXTS` as a trained model, and
-    returns its card; folder is a `Path`, PAPER/ROW_CORPUS in another."""
+    """Saves the model of a finished run on one of `TEXTS`; returns its card.
+    The last two parts of the path `folder` are PAPER/ROW_CORPUS."""
     from memlm_keras.experiments.opened import open_run
 
     run = open_run(path)
@@ -89,14 +89,14 @@ def save_run(path, folder, dtype="int8"):
         f"--dataset={experiment.dataset.name} --data_dir={_FOLDER}",
         **_origin(results),
     }
-    # Folders of this machine say nothing elsewhere.
+    # The folder of the text differs on other machines.
     recipe = {k: v for k, v in run.recipe.items() if k != "data_dir"}
     trained.save(stored, folder, dtype, card, recipe)
     return card
 
 
 def _origin(facts):
-    """Where and when a model was trained, from `process.provenance`."""
+    """Returns where and when a model was trained, for the card."""
     return {
         "backend": f"{facts['backend'].split()[0]}, Keras {facts['keras']}",
         "commit": facts["memlm_keras"],

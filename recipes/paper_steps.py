@@ -2,8 +2,8 @@
 
     python recipes/paper_steps.py daniluk2017
 
-Those with logs have exactly the runs of `docs/results/logs`; its study `paper`
-also has those of `recipes/published.py`.
+Commands with logs repeat exactly the runs in `docs/results/logs`; the study
+`paper` also contains the runs of `recipes/published.py`.
 """
 
 import dataclasses
@@ -22,12 +22,12 @@ class Step:
 
     title: str
     command: str
-    setting: str | None = None  # in `SETTINGS`; its flags are added
-    logs: str | None = None  # folder of `docs/results/logs`
+    setting: str | None = None  # name in `SETTINGS`, whose flags are added
+    logs: str | None = None  # study in `docs/results/logs`
 
     @property
     def arguments(self):
-        """The command's words behind `memlm`."""
+        """The words of the command after `memlm`."""
         words = shlex.split(self.command)
         if self.setting is None:
             return words

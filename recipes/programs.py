@@ -8,19 +8,19 @@ from absl import flags
 
 from memlm_keras.experiments.options import UsageError
 
-# Errors of what was typed; others end a program with status 1.
+# Errors in the command, with status 2; other errors have status 1.
 _USAGE = (flags.Error, UsageError, FileNotFoundError)
 
 
 def run(main):
-    """Runs `main(arguments)` on what was typed, and ends with its status; an
-    error is one line."""
+    """Runs `main(arguments)` on the command line, and exits with its status;
+    prints an error as one line."""
     app.run(lambda rest: _checked(main, rest), flags_parser=_parse)
 
 
 def call(main, typed):
-    """Returns the exit status of `main` on a list that begins with the name of
-    the program."""
+    """Returns the exit status of `main` for the words of a command, program
+    first."""
     return _checked(main, _parse(typed))
 
 

@@ -5,13 +5,13 @@
     python recipes/published.py --data_dir=FOLDER tran2016
 
 FOLDER has a folder for each corpus: `ptb`, `wikitext-2`, `sick`. Names are
-entries of the queue or papers; without any, all runs are in the queue. A run is
-`memlm train` in its own process. The same command continues what was
-interrupted, and `docs/results/logs/paper.jsonl` has what is finished.
-`claims.py --finished_only --out=docs/results` then writes the verdicts.
+entries of the queue or papers; by default all. Each run is `memlm train` in its
+own process. The same command continues interrupted runs; finished runs are in
+`docs/results/logs/paper.jsonl`. `claims.py --finished_only --out=docs/results`
+then writes the verdicts.
 
-`--list` prints a table to the standard error, and to the standard output the
-commands of the missing runs, which run on any machine with the corpora.
+`--list` prints a table to the standard error, and the commands of missing runs
+to the standard output; they run on any machine with the corpora.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ from paper_claims import Setting
 
 LOGS = pathlib.Path(__file__).parents[1] / "docs" / "results" / "logs"
 FLAGS = flags.FLAGS
-flags.DEFINE_bool("list", False, "Print what is missing, and train nothing.")
+flags.DEFINE_bool("list", False, "Only print the missing runs.")
 flags.DEFINE_integer("jobs", 1, "Runs at the same time.", 1)
 flags.DEFINE_float("minutes", math.inf, "Stop after this time.", 0.0)
 flags.DEFINE_integer("seeds", 99, "At most this number of seeds.", 1)
@@ -41,20 +41,20 @@ flags.DEFINE_string("data_dir", None, "Folder of the corpora's folders.")
 flags.DEFINE_enum("backend", None, process.BACKENDS, "Keras backend.")
 flags.DEFINE_string("run_dir", "runs", "Folder of the run folders.")
 flags.DEFINE_string("logs", str(LOGS), "Folder of the logs.")
-flags.DEFINE_multi_string("trial", [], "NAME=VALUE, such as units=8: smaller.")
+flags.DEFINE_multi_string("trial", [], "Override, such as units=8, for a test.")
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """Runs of a table's rows; those of an earlier entry are left out."""
+    """Runs of a table's rows, without the runs of earlier entries."""
 
     name: str
     table: str
-    rows: str  # names or presets of rows, or all
+    rows: str  # names or presets of rows; empty for all
     setting: Setting
     seeds: int
-    hours: float  # of a run, by estimate, on two CPU cores
-    minutes: float  # of a run, by estimate, on an H100
+    hours: float  # estimate for a run on two CPU cores
+    minutes: float  # estimate for a run on an H100
     decides: str
     changes: Mapping = dataclasses.field(default_factory=dict)
 
@@ -74,13 +74,13 @@ _CLAIMED = (
     "rm_tm_gated gated_hornn"
 )
 
-# In order of what an hour decides.
+# Entries that decide most per hour come first.
 # fmt: off
 QUEUE = (
     Entry("tran", _PERPLEXITY, "rm_tm_gated lstm_3 lstm_1 rm_notm_gated "
           "rm_tm_linear rmr_tm_gated memn", _TRAN, 3, 0.5, 3,
           "Penn Treebank's two numbers, and all claims of Table 2"),
-    # The rate's name, which is the row's, makes it a run of its own.
+    # Naming `halve_after`, with the row's own value, makes it another run.
     Entry("tran_last", _PERPLEXITY, "rm_tm_gated lstm_3", _TRAN, 1, 0.8, 4,
           "whether the paper tested its last epoch, not its best",
           {"halve_after": 4, "patience": 15, "test_last": True}),
@@ -147,7 +147,7 @@ QUEUE = (
 )
 # fmt: on
 
-# Tables of texts that are not at hand, or too large for this queue.
+# Tables of texts that were not at hand, or are too large for this queue.
 ELSEWHERE = {
     "daniluk2017/models, windows, ngrams": "its 7,500 articles of Wikipedia "
     "(goo.gl/s8cyYa): Penn Treebank and WikiText-2 in their place",
@@ -162,7 +162,7 @@ ELSEWHERE = {
 
 
 def rows_of(entry):
-    """The `TableRow`s of an entry."""
+    """Returns the `TableRow`s of an entry."""
     names = set(entry.rows.split())
     return [
         row
@@ -173,7 +173,7 @@ def rows_of(entry):
 
 
 def runs_of(entries):
-    """Yields triples of an entry, a row and its runs, each run once."""
+    """Yields triples of an entry, a row and its runs; no run repeats."""
     from claim_runs import Model
 
     seen = set()
@@ -194,7 +194,7 @@ def runs_of(entries):
 
 
 def chosen(names):
-    """The entries with these names or of these papers."""
+    """Returns the entries with these names or of these papers."""
     known = [name for e in QUEUE for name in (e.name, e.paper)]
     for name in names:
         if name not in known:
@@ -203,7 +203,7 @@ def chosen(names):
 
 
 def describe(found):
-    """Prints rows, published numbers, seeds and the time of missing runs."""
+    """Prints rows, published numbers, seeds and times of missing runs."""
     line, cells, total = "  {:38} {:>9} {:>6} {:>7} {:>8}", {}, (0, 0)
     lines = [line.format("row", "published", "seeds", "hours", "GPU min.")]
     for entry, group in itertools.groupby(found, lambda each: each[0]):
@@ -222,7 +222,7 @@ def describe(found):
             lines.append(line.format(label, number, seeds, *times))
     lines.append(
         f"{sum(cells.values())} of {len(cells)} rows with a published number "
-        "of the same text have a run. What is missing takes about "
+        "of the same text have a run. The missing runs take about "
         f"{total[0]:,.0f} hours of two cores, or {total[1] / 60:,.0f} of an "
         "H100 that trains one run at a time."
     )
@@ -231,7 +231,7 @@ def describe(found):
 
 
 def main(names):
-    # Keras is imported with a backend.
+    # Selects the backend before anything imports Keras.
     process.import_keras(FLAGS.backend)
     import claim_runs
     from memlm_keras.experiments.tables import runs
@@ -239,7 +239,7 @@ def main(names):
     found = list(runs_of(chosen(names)))
     every = []
     for _, group in itertools.groupby(found, lambda each: each[0]):
-        # All rows have the first seed first.
+        # Every row is trained with one seed before the next seed.
         by_seed = itertools.zip_longest(*(of_row for *_, of_row in group))
         every += filter(None, itertools.chain(*by_seed))
     if FLAGS.list:

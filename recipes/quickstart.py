@@ -1,10 +1,10 @@
-"""The whole path in under three minutes on two cores, with no download.
+"""From training to serving in three minutes on two cores, without a download.
 
     python recipes/quickstart.py
 
 Trains an LSTM on the embedded corpus, and models with a memory and as many
-parameters; compares them with the best perplexity that any model can reach;
-draws attention; generates; exports for TF Serving, and scores a sentence there.
+parameters; compares them with the best possible perplexity; draws attention;
+generates text; exports for TF Serving, and scores a sentence with the export.
 """
 
 import pathlib
@@ -24,21 +24,21 @@ FLAGS = flags.FLAGS
 flags.DEFINE_string("backend", None, "tensorflow, jax or torch.")
 flags.DEFINE_integer("epochs", 8, "Epochs to train each model.", lower_bound=1)
 flags.DEFINE_float("learning_rate", 0.01, "Initial rate of Adam.", 0.0)
-flags.DEFINE_integer("seed", 0, "Seed of everything random.")
-flags.DEFINE_string("run_dir", "runs/quickstart", "Folder of what is written.")
+flags.DEFINE_integer("seed", 0, "Random seed.")
+flags.DEFINE_string("run_dir", "runs/quickstart", "Folder of the results.")
 flags.DEFINE_multi_enum(
     "memory",
     ["attention", "attentive"],
     "attention key_value_predict attentive induction induction_pointer".split(),
-    "A memory to train, once for each.",
+    "Memory to train; repeat the flag for several.",
 )
 
 SEGMENT = 54  # Half a document.
-flags.DEFINE_integer("window", SEGMENT, "Steps that a memory reads.", 1)
+flags.DEFINE_integer("window", SEGMENT, "Window of the memory, in steps.", 1)
 SENTENCE = "ruth ellis was born in york in 1871"
 LINE = "{:18}{:>12}{:>9}{:>12}{:>15}"
-# Units of the LSTM, so that no model has more parameters than the first; what
-# makes the memory, and what makes the mixture.
+# Units of the LSTM, such that no model has more parameters than the first; and
+# functions that make the memory and the mixture.
 KINDS = {
     "lstm": (100,),
     "attention": (77, lambda: memlm.memory.Attention(FLAGS.window)),
@@ -103,7 +103,7 @@ def main(_):
 
 
 def train(name, corpus):
-    """Trains a model and returns it with its row of the table."""
+    """Trains a model; returns it and its row of the table."""
     import keras
 
     print(f"\n{name}")
@@ -115,14 +115,14 @@ def train(name, corpus):
         embedding_dim=64,
         recurrent=[keras.layers.LSTM(units)],
         **{part: make() for part, make in zip(("memory", "mixture"), makers)},
-        # From vectors that are all alike, no memory learns which one to read.
+        # A memory does not learn from initial vectors that are too similar.
         initializer=keras.initializers.RandomUniform(-0.5, 0.5),
     )
     optimizer = keras.optimizers.Adam(FLAGS.learning_rate, global_clipnorm=5.0)
     model.compile(optimizer)
 
     def batches(split, **kwargs):
-        # Behind the beginning of a segment a window gets no gradient.
+        # Windows get no gradient from before the beginning of a segment.
         return corpus.batches(split, 32, SEGMENT, documents=True, **kwargs)
 
     halve = memlm.training.halve_after(max(1, FLAGS.epochs - 3))

@@ -1,4 +1,4 @@
-r"""Recall tasks: which models answer questions about what they have read.
+r"""Trains models on recall tasks: questions about what they have read.
 
     python recipes/recall.py --filler=zeros --epochs=3 \
         --rows=lstm,pointer_sentinel,attention_without_lstm
@@ -10,7 +10,8 @@ r"""Recall tasks: which models answer questions about what they have read.
 
 The first takes about a minute, the second about 90 minutes of a CPU core. Tasks
 are multi-query associative recall (Arora et al., 2023, "Zoology"), copying from
-a distance, and binding people to things. The same command continues.
+a distance, and binding people to things. The same command continues an
+interrupted one.
 """
 
 from absl import flags
@@ -21,7 +22,7 @@ from memlm_keras.experiments.options import UsageError
 from recall_rows import ROWS
 from recall_rows import SETTINGS
 
-# The flags of a task; the first lists numbers to compare.
+# The flags of each task; the first one is a list of numbers to compare.
 TASKS = {
     "mqar": ("pairs", "filler", "forgetting"),
     "copy": ("distances",),
@@ -31,7 +32,7 @@ RUNS = "setting run_dir rows units seeds shift epochs filler forgetting".split()
 
 
 class List(flags.ArgumentParser):
-    """Different values with commas between them."""
+    """Parses different values separated by commas."""
 
     def __init__(self, item):
         self.item = item
@@ -53,13 +54,13 @@ flags.DEFINE_enum("setting", "small", [*SETTINGS], "Sizes and training.")
 names = f"Models: {', '.join(ROWS)}."
 define("rows", ",".join(ROWS), names, flags.EnumParser([*ROWS]))
 define("pairs", None, "Pairs of mqar, instead of the setting's.", COUNT)
-define("distances", "1,5,10,20,40", "Of copy.", COUNT)
-define("people", "2,4,8", "Of binding.", COUNT)
+define("distances", "1,5,10,20,40", "Distances of copy.", COUNT)
+define("people", "2,4,8", "Numbers of people of binding.", COUNT)
 flags.DEFINE_enum("filler", "uniform", ["uniform", "zeros"], "Filler of mqar.")
 flags.DEFINE_integer("forgetting", 0, "Keys of mqar that get another value.")
 define("units", "64", "Sizes of the models.", COUNT)
 define("seeds", "0", "Random seeds.", flags.IntegerParser(lower_bound=0))
-flags.DEFINE_integer("epochs", None, "At most, instead of the setting's.", 1)
+flags.DEFINE_integer("epochs", None, "Maximum; default: the setting's.", 1)
 flags.DEFINE_bool("shift", False, "Read the previous word's embedding as well.")
 flags.DEFINE_string(
     "run_dir", "runs/recall", "Folder of recall.jsonl, the runs, and pictures."
@@ -87,7 +88,7 @@ def main(arguments):
     print(
         f"Models to train: {sum(len(run.settings) for run in every)}, on up to "
         f"{sequences:,} sequences each, which takes {time} a model on a CPU "
-        f"core. Those finished in {FLAGS.run_dir} are not trained again."
+        f"core. Finished runs in {FLAGS.run_dir} are not trained again."
     )
     recall_runs.runs.run_all(every)
     recall_runs.write(runs, FLAGS.task, FLAGS.setting, FLAGS.run_dir)
@@ -95,7 +96,7 @@ def main(arguments):
 
 
 def require_effect(arguments):
-    """Refuses flags that have no effect."""
+    """Raises `UsageError` for flags without effect."""
     if arguments:
         raise UsageError(
             "Arguments must be flags, and lists have commas without spaces. "

@@ -1,4 +1,4 @@
-"""Models and settings of the recall tasks, as data that needs no Keras."""
+"""Models and settings of the recall tasks, as data; does not import Keras."""
 
 import dataclasses
 from collections.abc import Callable
@@ -52,11 +52,11 @@ class RecallRow:
     layer: Callable | None = _keras_layer("LSTM")  # from units to a layer
     memory: Callable | None = None  # from a window to a memory
     mixture: Callable | None = None  # from a window to a mixture
-    parts: int = 1  # equal parts that the memory splits an output into
-    window: int | None = None  # the paper's; `None`: length of a sequence
-    rate: float | None = None  # in place of a setting's only rate
-    tied: bool = False  # whether the embeddings project the outputs
-    expected_failure: str = ""  # reason, if only the neighbour finds a word
+    parts: int = 1  # equal parts into which the memory splits an output
+    window: int | None = None  # `None`: length of a sequence
+    rate: float | None = None  # instead of a setting's only rate
+    tied: bool = False  # whether embedding and output share a matrix
+    expected_failure: str = ""  # why the model cannot solve associative recall
 
 
 _NO_QUERY = "its score does not depend on what is asked"
@@ -116,9 +116,9 @@ ROWS = {
     ),
     "am_lstm": RecallRow(_associative_lstm("bound")),
     "am_lstm_unit": RecallRow(_associative_lstm("unit")),
-    # Needs another learning rate than the others.
+    # Needs a smaller learning rate than the others.
     "pointer_sentinel": RecallRow(mixture=_pointer, rate=0.003),
-    # Its memory reads embeddings of the current and the previous word.
+    # The memory reads the embeddings of the current and the previous word.
     "attention_without_lstm": RecallRow(
         layer=None, memory=_memory("Attention")
     ),
@@ -127,20 +127,20 @@ ROWS = {
 
 @dataclasses.dataclass(frozen=True)
 class RecallSetting:
-    """Sizes of the multi-query task, and training of all tasks."""
+    """Sizes of the multi-query task, and training options of all tasks."""
 
     vocabulary_size: int = 512
     length: int = 64
     pairs: int = 4
-    rates: tuple = (0.01,)  # the best on held-out sequences counts
+    rates: tuple = (0.01,)  # held-out sequences select the best
     batch_size: int = 64
     rows: int = 6_000  # training sequences of an epoch
-    epochs: int = 25  # at most; training stops at an accuracy above 0.99
-    validation_rows: int = 640  # of a mix: of each of its tasks
-    # Tasks `(pairs, length, rows)` of one model, instead of one of `pairs`.
+    epochs: int = 25  # maximum; training stops at an accuracy above 0.99
+    validation_rows: int = 640  # for a mix: of each of its tasks
+    # A mix of tasks `(pairs, length, rows)`, instead of one with `pairs`.
     training: tuple = ()
     test: tuple = ()
-    # Trains as Arora et al. (2023): fixed sequences, AdamW, a cosine schedule.
+    # As in Arora et al. (2023): fixed sequences, AdamW, a cosine schedule.
     zoology: bool = False
 
 
@@ -158,7 +158,7 @@ def _figure_2(length, pairs, batch_size):
     )
 
 
-# From 10^-3 to 10^-1.5, as the present README of Zoology.
+# From 10^-3 to 10^-1.5, as in Zoology's README.
 _RATES = (1e-3, 3.2e-3, 1e-2, 3.2e-2)
 
 SETTINGS = {
@@ -180,7 +180,7 @@ SETTINGS = {
             (32, 128, 1_000),
         ),
     ),
-    # That README's curve.
+    # The curve in Zoology's README.
     "zoology_mix": RecallSetting(
         vocabulary_size=8192,
         rates=_RATES,
@@ -209,8 +209,8 @@ SETTINGS = {
 }
 
 # Bytes of state and accuracy on `zoology_mix`, read off the curve in the README
-# of HazyResearch/zoology at d88d6f5, to about 0.005. Numbers have four bytes;
-# those of RWKV-7 are divided as its plotting script divides them.
+# of HazyResearch/zoology at d88d6f5, to about 0.005. A number has four bytes;
+# RWKV-7's states are divided as in Zoology's plotting script.
 PUBLISHED = {
     "DeltaNet": ((8_960, 0.793), (34_304, 0.963), (134_144, 0.994)),
     "Gated DeltaNet": ((17_152, 0.890), (67_072, 0.988)),

@@ -1,6 +1,7 @@
-"""Recall tasks: models are trained on them, and their memory is compared.
+"""Training on recall tasks, and reports that compare models.
 
-In results, `row` is a model, and `training_rows` counts its sequences.
+In results, `row` is the name of a model, and `training_rows` is the number of
+its training sequences.
 """
 
 import collections
@@ -25,16 +26,16 @@ from recall_rows import PUBLISHED
 from recall_rows import ROWS
 from recall_rows import SETTINGS
 
-# The number of a task that runs are compared by.
+# The number of each task that distinguishes its runs.
 AXES = {"mqar": "pairs", "copy": "distance", "binding": "people"}
 # Accuracy at which training stops, as in Zoology.
 _ENOUGH = 0.99
 _LEARNT = 0.9
-# Accuracy above chance that is not by chance.
+# Accuracy above chance that counts as learnt in part.
 _MORE = 0.02
 _TEST_SEED = 1_000_000
 _TEST_ROWS = 3_000
-# By whether training is Zoology's. Made here: making one draws a seed.
+# By `RecallSetting.zoology`. Made once, because an initializer draws a seed.
 _INITIALIZERS = {
     False: keras.initializers.RandomUniform(-0.5, 0.5),
     True: keras.initializers.RandomNormal(stddev=0.02),
@@ -62,8 +63,8 @@ _COLUMNS = (
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class PreviousInputCell(keras.layers.Layer):
-    """Recurrent cell that returns `[x_t; x_{t-1}]`, zero before the first, so
-    that a memory finds a value by the key before it."""
+    """Recurrent cell that returns `[x_t; x_{t-1}]`, with `x_0` zero, so that a
+    memory can find a value by the key before it."""
 
     def __init__(self, units, **kwargs):
         super().__init__(**kwargs)
@@ -81,8 +82,8 @@ class PreviousInputCell(keras.layers.Layer):
 
 
 def make_model(row, setting, task, units=64, shift=False):
-    """Makes the model of a `RecallRow`; with `shift`, recurrent layers read the
-    previous embedding too."""
+    """Makes the model of a `RecallRow`; with `shift`, recurrent layers also
+    read the previous embedding."""
     window = row.window or task.length
     recurrent = []
     if shift or row.layer is None:
@@ -97,14 +98,14 @@ def make_model(row, setting, task, units=64, shift=False):
         recurrent=recurrent,
         memory=row.memory and row.memory(window),
         mixture=row.mixture and row.mixture(window),
-        # Two embeddings side by side do not have the size of one.
+        # Without a layer, outputs are two embeddings, too large to be tied.
         tie_embeddings=row.tied or (setting.zoology and row.layer is not None),
         initializer=_INITIALIZERS[setting.zoology],
     )
 
 
 def make_optimizer(setting, rate, steps):
-    """Makes the optimizer of a run with this number of steps."""
+    """Makes the optimizer of a run with `steps` updates."""
     if not setting.zoology:
         return keras.optimizers.Adam(rate)
     schedule = keras.optimizers.schedules.CosineDecay(rate, decay_steps=steps)
@@ -112,7 +113,7 @@ def make_optimizer(setting, rate, steps):
 
 
 def state_bytes(model):
-    """Bytes of a model's state after one text."""
+    """Returns the bytes of a model's state for one row."""
     return sum(
         ops.convert_to_numpy(value).nbytes
         for value in model.initial_state(1).values()
@@ -123,7 +124,7 @@ def state_bytes(model):
 
 
 class RecallRun(runs.Run):
-    """A model trained on a task; each learning rate is a run of a study."""
+    """A model trained on a task; the study has a run per learning rate."""
 
     def __init__(
         self,
@@ -134,7 +135,7 @@ class RecallRun(runs.Run):
         units=64,  # of embeddings and of projected vectors
         shift=False,
         seed=0,
-        epochs=None,  # the most epochs, by default the setting's
+        epochs=None,  # maximum, by default the setting's
         verbose="auto",
     ):
         super().__init__(f"{name}, {units} units: {task}")
@@ -143,7 +144,7 @@ class RecallRun(runs.Run):
         require_positive_integer("epochs", epochs)
         row = ROWS[name]
         if row.layer is not None:
-            # Raises an error for a size that it cannot have.
+            # Raises an error for an invalid size.
             row.layer(units * row.parts)
         self.task = task
         self.study = study
@@ -166,11 +167,11 @@ class RecallRun(runs.Run):
     def _read(self):
         self.finished = [self._finished(what) for what in self.settings]
         if all(self.finished):
-            # Test sequences must not choose the rate.
+            # Held-out sequences select the rate, not test sequences.
             self.results = max(self.finished, key=lambda each: each[0])[1]
 
     def _finished(self, what):
-        """Held-out accuracy and results of a finished rate, or `None`."""
+        """Returns held-out accuracy and results of a rate, or `None`."""
         finished = logs.read(self.study).get(name_of(self.task, what))
         if finished is None:
             return None
@@ -189,7 +190,7 @@ class RecallRun(runs.Run):
 
 def run(name, task, setting, study, **arguments):
     """Trains a `RecallRun` unless it is finished; returns the results of the
-    rate that is best on held-out sequences."""
+    learning rate with the best held-out accuracy."""
     recall_run = RecallRun(name, task, setting, study, **arguments)
     if recall_run.results is None:
         recall_run.train()
@@ -208,7 +209,7 @@ def make_runs(
     forgetting,
     **others,
 ):
-    """Lists of `RecallRun`s by the task's number of `AXES`."""
+    """Returns lists of `RecallRun`s, a dict by the task's number in `AXES`."""
     sizes = SETTINGS[setting]
     make = {
         "mix": lambda name: recall.MQARMix(
@@ -257,15 +258,15 @@ def make_runs(
 
 
 def rates_of(row, setting):
-    """Learning rates to try for a row."""
+    """Returns the learning rates to try for a row."""
     if row.rate is not None and len(setting.rates) == 1:
         return (row.rate,)
     return setting.rates
 
 
 def make_batches(task, setting, seed):
-    """Makes batches for training, held-out batches, and a list of those of the
-    test, one for each task of a mix."""
+    """Makes training batches, held-out batches, and a list of test batches, one
+    for each task of a mix."""
     size, held_out = setting.batch_size, _TEST_SEED + seed
     train = {"fresh": not setting.zoology, "shuffle": setting.zoology}
     make = recall.RecallBatches
@@ -275,7 +276,7 @@ def make_batches(task, setting, seed):
             make(task, setting.validation_rows, size, seed=held_out + 1),
             [make(task, _TEST_ROWS, size, seed=held_out)],
         )
-    # As in Zoology: rows of the test are longer.
+    # As in Zoology, because test sequences are longer.
     test_size = size // 8 if setting.zoology else size
     rows = setting.validation_rows
     return (
@@ -286,7 +287,7 @@ def make_batches(task, setting, seed):
 
 
 def _train(what, task, verbose):
-    """Trains a model; returns its run, as `logs.read` has it."""
+    """Trains a model; returns its run, a dict as in `logs.read`."""
     row, setting = ROWS[what["row"]], SETTINGS[what["setting"]]
     keras.utils.set_random_seed(what["seed"])
     model = make_model(row, setting, task, what["units"], what["shift"])
@@ -366,37 +367,37 @@ def write(runs, task, setting, run_dir):
 
 
 def name_of(task, what):
-    """Name of the run of a learning rate, such as
+    """Returns the name of the run of a learning rate, such as
     `small/copy-1-64-64-8/lstm-64-seed0/rate0.01-epochs25`."""
     values = dataclasses.asdict(task).values()
-    # The tasks of a mix are those of its setting.
+    # The name of the setting already tells the tasks of a mix.
     values = [value for value in values if not isinstance(value, tuple)]
     slug = "-".join([type(task).__name__.lower(), *map(str, values)])
     shift = "-shift" * what["shift"]
     return (
         f"{what['setting']}/{slug}/"
         f"{what['row']}{shift}-{what['units']}-seed{what['seed']}/"
-        # A rate with a schedule depends on the number of epochs.
+        # A schedule depends on the number of epochs.
         f"rate{what['rate']:g}-epochs{what['most_epochs']}"
     )
 
 
 def verdict(results):
-    """The accuracy of a run in a word."""
+    """Describes the accuracy of a run."""
     accuracy = results["accuracy"]
     if accuracy > _LEARNT:
         return "learnt"
     if accuracy > results["chance"] + _MORE:
         return "in part"
     reason = ROWS[results["row"]].expected_failure
-    # In other tasks the position of a word tells which word it is.
+    # Other tasks can also be solved by the position of a word.
     if reason and results["task"].startswith("MQAR"):
         return f"expected to fail: {reason}"
     return "not decided"
 
 
 def lines(results):
-    """The lines of a Markdown table of results, seeds side by side."""
+    """Returns the lines of a Markdown table, with all seeds in one row."""
     by_model = {}
     for each in results:
         key = each["row"], each["shift"], each["units"]
@@ -431,7 +432,7 @@ def lines(results):
 
 
 def cut_short(results):
-    """A line on the runs that `epochs` ended; empty if there is none."""
+    """Returns a line about the runs that `--epochs` stopped early, or ""."""
     setting = SETTINGS[results[0]["setting"]]
     most = results[0]["most_epochs"]
     names = dict.fromkeys(
@@ -450,7 +451,7 @@ def cut_short(results):
 
 
 def draw_bytes(results, path, title):
-    """Draws accuracy against bytes of state, a point for each run, as PNG."""
+    """Draws accuracy against bytes of state, with one point per run, as PNG."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 5), layout="constrained")

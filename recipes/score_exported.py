@@ -4,8 +4,8 @@
     python recipes/score_exported.py saved_models/<name>/<version> < sentences
 
 Prints the natural-log probability of each word and of the end of the sentence,
-their total and the perplexity. Needs TensorFlow, absl and what
-`memlm_keras.serving.export` wrote, neither Keras nor memlm_keras. Models of
+their sum and the perplexity. Needs TensorFlow, absl and a model exported by
+`memlm_keras.serving.export`, but neither Keras nor memlm_keras. Models of
 pieces of words, such as memlm/english, need tensorflow-text too.
 """
 
@@ -39,7 +39,7 @@ def main(arguments):
 
 
 def load_score(folder):
-    """Returns a function from a sentence to its words as the model read them,
+    """Returns a function from a sentence to its words, as the model read them,
     and their log-probabilities."""
     if not (folder / "saved_model.pb").is_file():
         versions = sorted(path.parent for path in folder.glob("*/*.pb"))
@@ -49,12 +49,12 @@ def load_score(folder):
             f"saved_models/<name>/<version>. Received: {folder}, which holds "
             f"no saved_model.pb.{hint}"
         )
-    # Takes seconds, so arguments are checked first.
+    # The import takes seconds, so arguments are checked first.
     import tensorflow as tf
 
     if b"SentencepieceOp" in (folder / "saved_model.pb").read_bytes():
         try:
-            # Its operators are known to TensorFlow once it is imported.
+            # Registers its operators with TensorFlow.
             import tensorflow_text  # noqa: F401
         except ImportError:
             raise app.UsageError(
@@ -80,7 +80,7 @@ def load_score(folder):
 
 def read_lines():
     if sys.stdin.isatty():
-        print("Type sentences, one a line, and end with Ctrl-D:")
+        print("Type sentences, one per line, and end with Ctrl-D:")
     for line in sys.stdin:
         yield line.rstrip("\n")
 

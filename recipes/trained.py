@@ -1,10 +1,10 @@
-"""Builds the small trained models that come with the package.
+"""Trains the small models that come with the package.
 
     python recipes/trained.py --backend=jax
 
-Trains an LSTM and a model with attention on the embedded corpus, with the
-settings of the quickstart, and writes memlm/embedded_lstm and
-memlm/embedded_attention. It takes a few minutes of a CPU core.
+Trains an LSTM and a model with attention on the embedded corpus, like
+`quickstart.py`, and writes memlm/embedded_lstm and memlm/embedded_attention.
+This takes a few minutes on a CPU core.
 """
 
 import pathlib

@@ -1,6 +1,6 @@
-"""Verdicts on the claims: intervals over seeds and sentences, and the document.
+"""Verdicts on the claims, from intervals over seeds and sentences.
 
-Verdicts depend only on the logs of the finished runs.
+They depend only on the logs of finished runs.
 """
 
 import dataclasses
@@ -23,9 +23,9 @@ NOT_DECIDED = "not decided"
 NOT_RUN = "not run"
 SEEN = "seen"
 
-# Probability that an interval misses, or that any verdict is wrong.
+# Probability that an interval misses the value, or that any verdict is wrong.
 _LEVEL = 0.05
-# Nats per token, or share of pairs, that is too small for a claim.
+# Difference in nats per token, or share of pairs, too small for a claim.
 _SMALLEST = 0.005
 
 # === Statistics ===
@@ -33,7 +33,7 @@ _SMALLEST = 0.005
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Losses:
-    """Losses of a model on the sentences of a test text, or on pairs."""
+    """Losses of a model on the sentences or pairs of a test text."""
 
     losses: np.ndarray  # (seeds, sentences)
     counts: np.ndarray  # predictions in each sentence, (sentences,)
@@ -41,13 +41,13 @@ class Losses:
 
     @property
     def by_seed(self):
-        """Mean loss of a prediction, `(seeds,)`."""
+        """Mean loss per prediction, `(seeds,)`."""
         return self.losses.sum(axis=1) / self.counts.sum()
 
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """The difference of two models, in nats per token or share of pairs."""
+    """Difference of two models, in nats per token or share of pairs."""
 
     mean: float
     seeds: int
@@ -57,7 +57,7 @@ class Difference:
     sentences: int = 2
 
     def interval(self, level=_LEVEL):
-        """Returns the interval that misses with probability `level`."""
+        """Returns the interval that misses the value with this probability."""
         if math.isinf(self.seed_error):
             return -math.inf, math.inf
         # Welch's interval over seeds, and the interval over sentences.
@@ -69,13 +69,13 @@ class Difference:
 
 
 def difference(better, than):
-    """Compares two `Losses`; positive where `better` is better."""
+    """Compares two `Losses`; positive if `better` is better."""
     counts = better.counts
     if not np.array_equal(counts, than.counts):
         raise ValueError(
             "`better` and `than` must be of the same sentences. Received: "
-            f"{len(counts)} sentences of {counts.sum()} "
-            f"predictions, and {len(than.counts)} of {than.counts.sum()}"
+            f"{len(counts)} sentences with {counts.sum()} "
+            f"predictions, and {len(than.counts)} with {than.counts.sum()}"
         )
     seeds = [len(side.losses) for side in (better, than)]
     mean = than.by_seed.mean() - better.by_seed.mean()
@@ -104,7 +104,7 @@ def difference(better, than):
 
 
 def verdict(claim, low, high):
-    """The verdict on a claim, from the interval of the difference."""
+    """Returns the verdict on a claim from the interval of the difference."""
     if claim.margin is not None:
         if -claim.margin < low and high < claim.margin:
             return HOLDS
@@ -116,15 +116,15 @@ def verdict(claim, low, high):
 
 
 def verdicts(tests):
-    """Decides triples of a `Claim`, a `Difference` or `None`, and the required
-    seeds; any verdict is wrong with a probability of at most 0.05."""
+    """Returns verdicts for triples of a `Claim`, a `Difference` or `None`, and
+    the required seeds; any is wrong with probability at most 0.05."""
     words = [NOT_DECIDED] * len(tests)
     undecided = [
         index
         for index, (_, between, seeds) in enumerate(tests)
         if between is not None and between.seeds >= seeds
     ]
-    # Holm: while n tests are undecided, each interval misses with 0.05 / n.
+    # Holm: with n undecided tests, each interval has level 0.05 / n.
     before = None
     while len(undecided) != before:
         before = len(undecided)
@@ -136,7 +136,7 @@ def verdicts(tests):
 
 
 def losses_of(model, folder):
-    """The `Losses` of all seeds of a `Model` in a folder of logs, or `None`."""
+    """Returns the `Losses` of all seeds of a `Model` in the logs, or `None`."""
     first = model.run(0, folder)
     of_model = re.escape(first.experiment.name.removesuffix("0")) + r"\d+"
     found = [
@@ -175,7 +175,7 @@ _COLUMNS = ("claim", "theirs", "ours", "difference", "verdict")
 
 
 def write(path, losses, command):
-    """Writes the document; `losses` are by setting and label of a model."""
+    """Writes claims.md; `losses` is a dict by setting and label of a model."""
     rows = _rows(losses)
     lines = [
         _INTRODUCTION,
@@ -201,12 +201,12 @@ def write(path, losses, command):
 
 
 def _rows(losses):
-    """Triples of a claim, a setting and the cells of a row."""
+    """Returns triples of a claim, a setting and the cells of a row."""
     tests = []
     for claim in paper_claims.CLAIMS:
         names = claim.settings if claim.models else ()
         both = {n: [losses[n, label] for label in labels(claim)] for n in names}
-        # Settings in which a model has run, or the first if none has.
+        # Shows settings with a run, or else the first setting.
         shown = [name for name in names if any(both[name])] or names[:1]
         tests += [(claim, name, both[name]) for name in shown]
     between = [
@@ -239,12 +239,12 @@ def _rows(losses):
 
 
 def _table(rows):
-    """Lines of a Markdown table, without spaces about its bars."""
+    """Returns the lines of a Markdown table, without spaces around bars."""
     return [f"|{'|'.join(cells)}|" for cells in rows]
 
 
 def _source(claims):
-    """A sentence on the paper's numbers of its claims."""
+    """Returns a sentence on the sources of the paper's numbers."""
     names = {}
     for claim in filter(lambda claim: claim.models, claims):
         source = f"{claim.metric}, {claim.text} ({claim.where})"
@@ -255,7 +255,7 @@ def _source(claims):
 
 
 def _alone(claim):
-    """A line on a claim that compares no models, or `None`."""
+    """Returns a line on a claim that compares no models, or `None`."""
     if claim.models:
         return None
     word, shown = (SEEN, claim.seen) if claim.seen else (NOT_RUN, claim.missing)
@@ -264,7 +264,7 @@ def _alone(claim):
 
 
 def _level(losses, pairs):
-    """Mean and standard deviation of a perplexity, or of an accuracy."""
+    """Formats mean and standard deviation of a perplexity or accuracy."""
     if losses is None:
         return "?"
     values = 100 * (1 - losses.by_seed) if pairs else np.exp(losses.by_seed)
@@ -275,7 +275,7 @@ def _level(losses, pairs):
 
 
 def _in_percent(found, pairs):
-    """A `Difference` and its interval, in per cent or points."""
+    """Formats a `Difference` and its interval, in per cent or points."""
 
     def percent(number):
         return 100 * (number if pairs else 1 - math.exp(-number))

@@ -2,8 +2,9 @@
 
 It returns an object with these methods:
 
-* `losses(steps)`: mean loss of the first steps from the case's weights.
-* `steps(number)`: runs steps and returns when they are done.
-* `product(rows, inner, columns, dtype)`: a matrix product of the library, to
-  measure the peak.
+* `losses(steps)`: returns the mean loss of the first steps, with the initial
+  weights of the case.
+* `steps(number)`: runs steps, and waits for them.
+* `product(rows, inner, columns, dtype)`: returns a function that computes a
+  matrix product of the library, to measure the peak.
 """

@@ -18,14 +18,14 @@ _C_CLIENT = pathlib.Path(__file__).parents[2] / "tests/serving/c_client.py"
 
 
 class Exported:
-    """Base of models in a file; each run starts from the initial state."""
+    """Base of exported models; each run starts from the initial state."""
 
     def __init__(self, case, path, threads):
         self.case = case
         self.load(path, threads)
 
     def losses(self, steps):
-        """Mean loss of all tokens of some steps."""
+        """Returns the mean loss of all tokens of some steps."""
         outputs = []
         for probabilities, targets in self.read(steps):
             at = np.take_along_axis(probabilities, targets[:, None], axis=1)
@@ -109,15 +109,15 @@ class SavedModel(Exported):
     format, file = "tf_saved_model", "1"
 
     def load(self, path, threads):
-        del threads  # It uses all that the process may use.
-        # It crashes if it is loaded after TensorFlow's symbols.
+        del threads  # The library uses all threads of the process.
+        # The library crashes if it is loaded after TensorFlow's symbols.
         importlib.import_module("numpy.random")
         spec = importlib.util.spec_from_file_location("c_client", _C_CLIENT)
         client = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(client)
         self.session = client.Session(str(path))
         self.tensors = json.loads((path.parent / "tensors.json").read_text())
-        # As a server does before it answers.
+        # Warms up like a server.
         requests = {}
         with np.load(path.parent / "warm_up.npz") as arrays:
             for name, array in arrays.items():
@@ -169,7 +169,7 @@ ENGINES = {
 
 
 def _export(case, variant, precision, format, path):
-    """Writes the model of a case, in a process with TensorFlow."""
+    """Exports the model of a case, in a process with TensorFlow."""
     from tensorflow.core.protobuf import saved_model_pb2
 
     import memlm_keras as memlm
@@ -202,7 +202,7 @@ def _export(case, variant, precision, format, path):
 
 
 def _copy_warm_up(path):
-    """Writes the warm-up requests of a SavedModel as arrays, by their number,
+    """Writes the warm-up requests of a SavedModel as arrays, named by number,
     signature and input."""
     import tensorflow as tf
     from tensorflow_serving.apis import prediction_log_pb2

@@ -1,4 +1,4 @@
-"""JAX by hand: one compiled step, inputs projected before the loop."""
+"""Plain JAX: one compiled step, with inputs projected before the loop."""
 
 import functools
 

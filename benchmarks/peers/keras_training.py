@@ -1,4 +1,4 @@
-"""Contenders that are Keras models, trained by `fit`."""
+"""Keras models that are trained by `fit`."""
 
 import keras
 import numpy as np
@@ -70,7 +70,7 @@ class LayerAlone(Fitted):
         inputs = keras.Input((case.time, case.embedding), case.batch)
         self.model = keras.Model(inputs, layer(inputs))
         draw(case, self.model)
-        # Nothing is learned, so that each step does the same.
+        # Nothing is learned, so that all steps are the same.
         self.model.compile(
             keras.optimizers.SGD(0.0),
             lambda y_true, y_pred: ops.mean(ops.square(y_pred)),

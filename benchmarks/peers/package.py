@@ -1,4 +1,4 @@
-"""This package, as its users would write the models."""
+"""The models as users of this package would write them."""
 
 import functools
 
@@ -80,7 +80,7 @@ def _layers(case):
 
 
 class AsInModels(layers.Layer):
-    """A recurrent layer as a language model runs it."""
+    """Runs a recurrent layer like a language model does."""
 
     def __init__(self, layer):
         super().__init__()
@@ -98,7 +98,7 @@ class AsInModels(layers.Layer):
 
 
 class Batches(memlm.data.Batches):
-    """This package's batches, with the inputs of the case."""
+    """Batches of this package with the inputs of the case."""
 
     def __init__(self, inputs, targets):
         _, rows, time = inputs.shape
@@ -114,7 +114,7 @@ class Batches(memlm.data.Batches):
 
 
 def _in_rows(tokens):
-    """`(steps, rows, time)` as `(rows, steps * time)`."""
+    """Reshapes `(steps, rows, time)` to `(rows, steps * time)`."""
     return tokens.transpose(1, 0, 2).reshape(tokens.shape[1], -1)
 
 
@@ -145,7 +145,7 @@ class Streamed(Fitted):
 
 
 def _smoothing(case, row):
-    """A row of Kong et al. (2019), and a function that makes its batches."""
+    """Makes a model of Kong et al. (2019), and a maker of batches."""
     name = f"kong2019/{row}_512"
     model = memlm.LanguageModel.from_preset(name, case.vocabulary, scale=0.4)
     tokens = np.concatenate([part.reshape(-1) for part in case.batches(20)])
@@ -161,7 +161,7 @@ def _smoothing(case, row):
 
 
 def language_model(case, variant):
-    """The model of a case, with its weights."""
+    """Makes the model of a case, with its weights."""
     model = memlm.LanguageModel(
         vocabulary_size=case.vocabulary,
         embedding_dim=case.embedding,

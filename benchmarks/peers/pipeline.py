@@ -1,4 +1,4 @@
-"""Batches of this package, without a model."""
+"""Input pipelines of this package, without a model."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ _WORDS = 400_000
 
 
 class Pipeline(Fitted):
-    """Batches of a long text, epoch after epoch."""
+    """Makes batches of a long text, epoch after epoch."""
 
     def __init__(self, batches):
         self.batches = batches

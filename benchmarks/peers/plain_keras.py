@@ -1,4 +1,4 @@
-"""Keras, as its users would write a language model without this package."""
+"""A language model as users of Keras would write it without this package."""
 
 import keras
 from keras import layers
@@ -7,7 +7,7 @@ from benchmarks.peers.keras_training import Trained
 
 
 class Bias(layers.Layer):
-    """The bias of an output layer whose matrix is the embedding's."""
+    """Adds the bias of a tied output layer."""
 
     def build(self, shape):
         self.bias = self.add_weight(shape=(shape[-1],))
@@ -29,10 +29,8 @@ class Batches(keras.utils.PyDataset):
 
 
 def model_of(case):
-    """A functional model that resets its state at each batch.
-
-    `stateful` layers cannot be trained on PyTorch.
-    """
+    """Makes a functional model that starts each batch from a zero state,
+    because `stateful` layers cannot be trained on PyTorch."""
     import keras_nlp
 
     inputs = keras.Input((case.time,), batch_size=case.batch, dtype="int32")

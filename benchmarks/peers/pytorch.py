@@ -1,4 +1,4 @@
-"""PyTorch, as its users would write a language model."""
+"""A language model as users of PyTorch would write it."""
 
 import contextlib
 
@@ -11,7 +11,7 @@ from benchmarks.peers.pytorch_memories import AssociativeGRU
 
 
 class Model(nn.Module):
-    """Embedding, `nn.LSTM`, a memory if there is one, and an output layer."""
+    """Embedding, `nn.LSTM`, a memory if any, and an output layer."""
 
     def __init__(self, case, memory):
         super().__init__()
@@ -46,8 +46,8 @@ class Model(nn.Module):
         weights = {k: torch.from_numpy(v) for k, v in weights.items()}
         self.embedding.weight.copy_(weights["embedding"])
         for layer in range(case.layers):
-            # Gates have the order of Keras. The second bias is redundant:
-            # trained too, it would double the learning rate of the first.
+            # The gates have Keras' order. The second bias is redundant and
+            # fixed: training it would double the learning rate of the first.
             getattr(self.lstm, f"bias_hh_l{layer}").zero_()
             getattr(self.lstm, f"bias_hh_l{layer}").requires_grad_(False)
             for name, value in (
@@ -196,7 +196,7 @@ def make(case, variant, precision):
 
 
 def _permutations(case):
-    """The identity, and a permutation from seed 0 for each further copy."""
+    """Returns the identity, and a permutation (seed 0) per further copy."""
     random = np.random.default_rng(0)
     numbers = case.units // 2
     drawn = [random.permutation(numbers) for _ in range(case.copies - 1)]

@@ -20,7 +20,7 @@ class Projection(nn.Module):
 
 
 class Attention(nn.Module):
-    """Daniluk et al. (2017): attention over the last outputs, cut in parts."""
+    """Daniluk et al. (2017): attention over outputs that are split in parts."""
 
     def __init__(self, case, parts=1):
         super().__init__()
@@ -45,7 +45,7 @@ class Attention(nn.Module):
             [remembered, outputs[..., : self.remembered]], dim=1
         )
         filled = torch.cat([filled, torch.ones_like(outputs[..., 0])], dim=1)
-        # Behind the window of the last step lies what nobody reads yet.
+        # No step of this batch reads the last output.
         slots = [part[:, :-1] for part in (remembered, filled)]
         seen = slots[1].unfold(1, self.window, 1)
         keys = (slots[0][..., :k] @ self.memory).unfold(1, self.window, 1)

@@ -1,5 +1,5 @@
-"""A SavedModel that answers requests of different lengths, together or one by
-one: each request is one row, and a step is one answer to all rows."""
+"""SavedModels that answer rows of different lengths, in one request or one
+request per row; a step answers all rows."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from benchmarks.peers import exported
 
 
 class OneByOne(exported.SavedModel):
-    """Each row is a request of its own."""
+    """Sends one request per row."""
 
     together = False
 
@@ -43,7 +43,7 @@ class OneByOne(exported.SavedModel):
 
 
 class Together(OneByOne):
-    """All rows are one request, as a server that batches makes it."""
+    """Sends all rows in one request, like a server that batches requests."""
 
     together = True
 
