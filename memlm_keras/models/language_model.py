@@ -468,7 +468,7 @@ class LanguageModel(StreamingModel, SequenceModel):
         Matrices are sampled for each batch as in training, without dropout.
 
         Args:
-            batches: `memlm_keras.data.Batches`, or a dataset of their form.
+            batches: as for `score_batches`.
             samples: integer, how often the whole text is read.
             seed: integer, seed of the samples.
 
@@ -476,8 +476,8 @@ class LanguageModel(StreamingModel, SequenceModel):
             For each sample, `(scores, sample_weight)` as from `score_batches`.
 
         Raises:
-            ValueError: for a model that is not smoothed, and for batches
-                that `score_batches` refuses.
+            ValueError: for a model that is not smoothed, and like
+                `score_batches`.
         """
         if self.smoothing is None:
             raise ValueError(
@@ -516,17 +516,12 @@ class LanguageModel(StreamingModel, SequenceModel):
     def outputs_batches(self, batches):
         """Computes the inputs of the head, and its scores, for batches.
 
-        Args:
-            batches: `memlm_keras.data.Batches`, or a dataset of their form.
+        Takes `batches`, and raises `ValueError`, like `score_batches`.
 
         Yields:
             A pair `(outputs, scores)` per batch: a tensor `(batch, time,
             units)`, and the head's natural-log probabilities of the targets,
             float32 `(batch, time)`, without a mixture.
-
-        Raises:
-            ValueError: if the batches contain ids outside the vocabulary,
-                or the model is not causal and they are not `SentenceBatches`.
         """
         compiled = compile_inference(self, self.backbone.outputs)
         for outputs_and_scores, _ in read_batches(self, compiled, batches):

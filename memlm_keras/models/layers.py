@@ -185,16 +185,11 @@ def make_head(head, embedding, tie_embeddings, initializer, dtype):
         "name": "head",
     }
     kernel_initializer = initializer_of(initializer, 2, "glorot_uniform")
-    if head is None and smooths:
-        head = SmoothedProjection(
-            kernel_initializer=kernel_initializer, **arguments
-        )
-    elif head is None and tie_embeddings:
+    if head is None and tie_embeddings and not smooths:
         head = TiedProjection(**arguments)
     elif head is None:
-        head = OutputProjection(
-            kernel_initializer=kernel_initializer, **arguments
-        )
+        kind = SmoothedProjection if smooths else OutputProjection
+        head = kind(kernel_initializer=kernel_initializer, **arguments)
     if not isinstance(head, keras.layers.Layer):
         raise ValueError(
             "`head` must be a layer from outputs to logits, such as "

@@ -82,8 +82,8 @@ class SequenceModel(keras.Model):
         if "weights" in overrides:
             raise ValueError(
                 "There is no argument `weights`: a trained model, such as "
-                "'memlm/english', always has its own, and those of any other "
-                f"preset are random. Received: weights={overrides['weights']}"
+                "'memlm/english', has its own weights; other presets have "
+                f"random weights. Received: weights={overrides['weights']}"
             )
         folder = trained.find(preset)
         if folder is not None:
@@ -391,12 +391,8 @@ class SequenceModel(keras.Model):
             )
 
     def predict(self, x, batch_size=None, *args, **kwargs):
-        """Predicts logits; takes the arguments of `keras.Model.predict`.
-
-        Raises:
-            ValueError: if the batches contain token ids outside the vocabulary,
-                or the model is not causal and they are not `SentenceBatches`.
-        """
+        """Predicts logits; takes the arguments of `keras.Model.predict`, and
+        raises `ValueError` like `evaluate`."""
         self.check_data(x)
         with self.carrying(x, batch_size or 32):
             return super().predict(
@@ -569,7 +565,12 @@ class CarriedStates:
             # The shape of a prediction does not depend on the state.
             return backbone.forward(**inputs, training=training)[0]
         if carried is None:
-            if not _may_make_variables():
+            compiled = in_stateless_scope()
+            if keras.backend.backend() == "tensorflow":
+                import tensorflow as tf
+
+                compiled = compiled or not tf.executing_eagerly()
+            if compiled:
                 raise ValueError(
                     f"The model carries no state of {rows} rows in {mode}, and "
                     "a compiled function cannot make one. Call "
@@ -591,17 +592,6 @@ class CarriedStates:
         if not self.evaluating or self.rows["evaluation"] is None:
             return []
         return self.make("evaluation", self.rows["evaluation"]).variables
-
-
-def _may_make_variables():
-    """Returns whether the call runs eagerly, so that it can make variables."""
-    if in_stateless_scope() or in_symbolic_scope():
-        return False
-    if keras.backend.backend() != "tensorflow":
-        return True
-    import tensorflow as tf
-
-    return tf.executing_eagerly()
 
 
 def carried_rows(batches, batch_size=None):
@@ -717,7 +707,7 @@ def _require_whole_sentences(batches, memory):
     if not getattr(batches, "whole_sentences", False):
         raise ValueError(
             f"A {name} is not causal, so the batches must hold whole "
-            "sentences, one a row, as `memlm_keras.data.SentenceBatches` and "
+            "sentences, one per row, as `memlm_keras.data.SentenceBatches` and "
             "`corpus.batches(split, sentences=True)` do. Received: "
             f"{type(batches).__name__}, which may cut them"
         )

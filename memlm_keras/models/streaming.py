@@ -404,16 +404,14 @@ class StreamingModel(keras.Model):
         """Computes attention weights for batches, with the state carried.
 
         Args:
-            batches: `memlm_keras.data.Batches`, or a dataset of their form.
+            batches: as for `score_batches`.
 
         Yields:
             A pair `(weights, sample_weight)` of float32 arrays per batch:
             `(batch, time, memory)` and `(batch, time)`.
 
         Raises:
-            ValueError: if the model has no memory that attends, the batches
-                contain ids outside the vocabulary, or the model is not causal
-                and they are not `SentenceBatches`.
+            ValueError: if no memory attends, and like `score_batches`.
         """
         self._require_attention()
 
