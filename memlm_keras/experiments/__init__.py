@@ -1,6 +1,7 @@
-"""Experiments: presets trained, measured and tabulated; the `memlm` command.
+"""Experiments train, measure and tabulate presets; the `memlm` command.
 
-Names are imported when they are used: the backend is chosen before Keras is.
+Names are imported on first use, so that the backend is chosen before Keras is
+imported.
 """
 
 import importlib

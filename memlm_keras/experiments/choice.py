@@ -1,6 +1,6 @@
-"""The choice of a row and of settings for a text of one's own, by its size.
+"""Chooses a preset and its settings by the size of the user's text.
 
-docs/results/defaults.md has what was measured. The other numbers are choices.
+docs/results/defaults.md reports measurements; other numbers are unmeasured.
 """
 
 import dataclasses
@@ -21,29 +21,29 @@ from memlm_keras.experiments.options import split_paths
 _OWN = "memlm/"
 SMALLEST = "memlm/small"
 _ANY = float("inf")
-# Rows, rates of dropout and rows of an update, and the tokens of training text
-# up to which each is chosen.
+# Presets, dropout rates and batch sizes, each with the largest number of
+# training tokens for which it is chosen.
 _ROWS = {"small": 10_000_000, "medium": 50_000_000, "large": _ANY}
 _DROPOUT = {0.6: 60_000, 0.5: 300_000, 0.4: 1_000_000, 0.3: _ANY}
-# The smallest row has few epochs of a longer text.
+# On longer texts the smallest row trains for few epochs, so it drops less.
 _SMALLEST_DROPOUT = _DROPOUT | {0.4: 700_000}
 _BATCH_SIZE = {5: 60_000, 20: _ANY}
-# Epochs of the smallest row. Where they are few, its rate falls linearly from
-# this one, and targets are compared with so many words.
+# Epochs of the smallest row. With few epochs, its learning rate falls linearly
+# from `_FALLING_RATE`, and its softmax samples `_NUM_SAMPLED` words.
 _EPOCHS, _FEW = {40: 100_000, 20: 300_000, 7: _ANY}, 7
 _FALLING_RATE, _NUM_SAMPLED = 0.005, 2000
-# Sizes of the smallest row for texts of more tokens than the first number, and
-# no more than the second.
+# Sizes of the smallest row for texts with more tokens than the first number
+# and at most the second.
 _PROJECTED, _PROJECTS = {"units": 248, "embedding_dim": 200}, (300_000, 10**6)
-# Of longer texts, a larger row learns more, which takes a GPU.
+# Above this many tokens, a larger row learns more but needs a GPU.
 _LONG = 500_000
-# Epochs at most of other rows.
+# Maximum number of epochs of other rows.
 _MOST_EPOCHS = 40
-# Rows whose sizes a paper's row gets, as `_ROWS`.
+# Presets whose sizes a paper's row takes; limits as in `_ROWS`.
 _FITTED_TO = {"small": 200_000, "medium": 2_000_000, "large": _ANY}
 _SIZES = {"scale", "units", "embedding_dim"}
 _SCHEDULES = ("halve_after", "linear_decay", "halve")
-# Lines that decide how words are split, and the reasons.
+# Number of lines read to choose the tokenizer, and the reason for each.
 _LINES = 1000
 _SPLITS = {
     "characters": "This text has few spaces between its words, so its tokens "
@@ -51,7 +51,7 @@ _SPLITS = {
     "unicode_script": "Punctuation is attached to words in this text, so it is "
     "split off.",
 }
-# Words that are among so many most frequent ones of an English text.
+# An English text has these words among its `_FREQUENT` most frequent ones.
 _ENGLISH, _FREQUENT = {"the", "of", "and", "to", "in"}, 40
 
 
@@ -67,13 +67,13 @@ class Choice:
 
     @property
     def is_own(self):
-        """Whether the preset is one of the package's own rows."""
+        """Whether the preset is one of the package's own."""
         return _is_own(self.preset)
 
     @property
     def is_english(self):
-        """Whether the text is English as it is printed: its punctuation is
-        attached to words, and the most frequent words are English ones."""
+        """Whether the text is untokenized English: punctuation is attached to
+        words, and its most frequent words are English."""
         tokens = self.corpus.vocabulary.tokens[:_FREQUENT]
         return self.options.get("tokenize") == "unicode_script" and (
             _ENGLISH <= {token.lower() for token in tokens}
@@ -81,27 +81,27 @@ class Choice:
 
 
 def choose_preset(dataset, preset=None, **given):
-    """Chooses a preset, or the options of one, for a text.
+    """Chooses a preset, or the options of a given one, for a text.
 
-    Without `preset`, the row of `memlm/` of the text's size is chosen, and how
-    words are split. A paper's row gets the size and the rates of that row.
+    Without `preset`, chooses the preset of `memlm/` for the text's size, and
+    the tokenizer. A paper's preset takes its size and rates from `memlm/`.
 
     Args:
         dataset: string, as for `Experiment`.
         preset: string, as for `Experiment`, or `None`.
-        **given: options that are set already, which are not changed; `epochs`
-            may be among them.
+        **given: options that the user set, which are kept; may include
+            `epochs`.
 
     Returns:
-        `None` for a trained model, and for a preset that is not of a neural
+        `None` for a trained model, and for a preset that is not a neural
         language model. Otherwise an object with the attributes `preset`,
-        `options` (a dict of overrides for an `Experiment`), `running` (a dict
-        of arguments of its `run`), `reasons` (a list of sentences), `corpus`
-        and `is_english`.
+        `options` (dict, overrides for `Experiment`), `running` (dict,
+        arguments for its `run`), `reasons` (list of sentences), `corpus` and
+        `is_english`.
 
     Raises:
         UsageError: as for `Experiment`.
-        ValueError: for a text that cannot be read.
+        ValueError: if the text cannot be read.
 
     Example:
 
@@ -141,7 +141,7 @@ def choose_preset(dataset, preset=None, **given):
 
 
 def _own_settings(preset, corpus, given, reasons):
-    """Options and arguments of `run` of one of our rows; adds the reasons."""
+    """Returns options and `run` arguments of an own preset; appends reasons."""
     tokens, size = len(corpus.train.tokens), len(corpus.vocabulary)
     smallest = preset == SMALLEST
     sized = not given.keys().isdisjoint(_SIZES)
@@ -197,7 +197,7 @@ def _own_settings(preset, corpus, given, reasons):
 
 
 def _fitted_settings(preset, corpus, given, reasons):
-    """The same of a paper's row."""
+    """Returns options and `run` arguments of a paper's preset."""
     tokens, starts = len(corpus.train.tokens), corpus.train.document_starts
     row = registry.find(preset)[1]
     own_row = registry.find(_OWN + _up_to(tokens, _FITTED_TO))[1]
@@ -233,10 +233,10 @@ def _up_to(tokens, limits):
 
 
 def _fitted(row, ours, tokens):
-    """Options that give a paper's row the size, the optimizer and the rates of
-    ours."""
-    # An update of a short text reads as many tokens as ours. With more, there
-    # are so few in an epoch that the rate is halved too soon.
+    """Returns options that give a paper's preset the size, the optimizer and
+    the rates of ours."""
+    # A batch of a short text holds as many tokens as ours. Larger batches
+    # leave so few updates in an epoch that the rate is halved too soon.
     rows = _up_to(tokens, _BATCH_SIZE) * ours.segment_length
     fitted = {
         "batch_size": min(round(rows / row.segment_length), ours.batch_size),
@@ -245,12 +245,12 @@ def _fitted(row, ours, tokens):
     if ours.units < row.units:
         fitted["scale"] = round(ours.units / row.units, 3)
     if getattr(row, "initial_range", None):
-        # With smaller weights, training first learns word frequencies alone,
-        # and then stops improving, so that the rate would be halved too soon.
+        # With smaller weights, training learns word frequencies first and
+        # then stalls, so the rate would be halved too soon.
         fitted["initial_range"] = ours.initial_range
     by_adam = row.optimizer()["class_name"] in ("Adam", "FusedAdam")
     if not by_adam:
-        # Rates of other optimizers suit the published sizes.
+        # Learning rates of other optimizers suit only the published sizes.
         fitted["optimizer"] = "adam"
     if not by_adam or "scale" in fitted:
         fitted["learning_rate"] = ours.learning_rate
@@ -258,14 +258,14 @@ def _fitted(row, ours, tokens):
 
 
 def _tokenize(path):
-    """The splitter for the words of a text, and the reason; `None` where white
-    space divides them well."""
+    """Returns the tokenizer for a text, and the reason; `None` if splitting at
+    white space works well."""
     for training in (path / "train", path / "train.txt"):
         path = training if training.exists() else path
     try:
         lines = TextSource(path).sentences()
     except (OSError, ValueError):
-        # Reading the corpus says what is wrong.
+        # Loading the corpus reports the error.
         return None, None
     lines = itertools.islice(lines, _LINES)
     words = [word for line, _ in lines for word in line.split()]

@@ -1,6 +1,6 @@
-"""The `memlm` command: commands with their arguments and flags.
+"""The `memlm` command: parses arguments and flags, and runs a command.
 
-Keras is imported late: wrong use does not wait for it.
+Keras is imported late, so that usage errors are reported at once.
 """
 
 import argparse
@@ -30,7 +30,7 @@ _STATUSES = """\
 Exit status: 0 if all is done; 1 if something failed; 2 if the command is wrong,
 such as a flag, or a file that is missing or not what it must be; 130 and 143 if
 it was interrupted (Ctrl-C, SIGTERM)."""
-# Characters of an error, which may quote the output of another process.
+# Maximum characters of an error, which may quote another process' output.
 _LONGEST = 800
 _EVERYWHERE = (
     Option(
@@ -42,7 +42,7 @@ _EVERYWHERE = (
     Option("traceback", bool, "Show the traceback of an error."),
 )
 _FLAG = re.compile(r"--?([A-Za-z]\w*)(=.*)?", re.DOTALL)
-# How `--help` shows the values of options, and positional arguments.
+# Formats of option values and positional arguments in `--help`.
 _VALUES = {str: "TEXT", int: "INTEGER", float: "NUMBER", list: "TEXT"}
 _PLACES = {None: "{}", "?": "[{}]", "+": "{} ...", "*": "[{} ...]"}
 
@@ -51,7 +51,7 @@ _RUN = "a run folder, a .keras file, or a trained model by name or folder"
 
 
 class _Positional(argparse.ArgumentParser):
-    """Reads positional arguments; wrong ones are a `UsageError`."""
+    """Parses positional arguments; raises `UsageError` for invalid ones."""
 
     def error(self, message):
         raise UsageError(
@@ -61,13 +61,13 @@ class _Positional(argparse.ArgumentParser):
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """A command of `memlm`: a function with its arguments and options."""
+    """A command of `memlm`: a function, its arguments and its options."""
 
     function: object
     help: str
-    places: dict  # how many arguments, as argparse's `nargs`, by their names
-    own: tuple  # options that are arguments of the function
-    groups: dict  # options that it takes as one dict, by the argument's name
+    places: dict  # argparse's `nargs` by name of positional argument
+    own: tuple  # options passed as keyword arguments of the function
+    groups: dict  # options passed together as a dict, by argument name
 
     @property
     def name(self):
@@ -76,18 +76,18 @@ class Command:
 
     @property
     def options(self):
-        """All options, without those of every command."""
+        """Options of this command, without the options of every command."""
         return (*self.own, *itertools.chain(*self.groups.values()))
 
     @property
     def usage(self):
-        """The command with its positional arguments."""
+        """Usage line: the command with its positional arguments."""
         places = (_PLACES[n].format(name) for name, n in self.places.items())
         return " ".join(["memlm", self.name, *places])
 
     def parse(self, arguments):
-        """Returns an object whose attributes are the positional arguments, and
-        a dict of the options that have a value."""
+        """Returns the positional arguments as attributes of an object, and a
+        dict of the options that have a value."""
         known = {o.name: o for o in (*_EVERYWHERE, *self.options)}
         values = flags.FlagValues()
         for option in known.values():
@@ -129,7 +129,7 @@ class Command:
     def run(self, positional, values, typed):
         """Calls the function; returns the exit status or `None`.
 
-        `typed` is the command line, for functions that record it."""
+        `typed` is the command line, for functions that record it in files."""
         arguments = dict(vars(positional))
         if "typed" in inspect.signature(self.function).parameters:
             arguments["typed"] = typed
@@ -144,7 +144,7 @@ class Command:
         return self.function(**arguments)
 
     def describe(self):
-        """The text of `--help`."""
+        """Returns the text of `--help`."""
         lines = [f"usage: {self.usage} [flags]", "", *textwrap.wrap(self.help)]
         if "RUN" in self.places:
             lines += ["", f"RUN is {_RUN}."]
@@ -158,10 +158,10 @@ class Command:
 
 
 def command(help, places, *own, **groups):
-    """Makes a `Command` of the function that it stands above.
+    """Decorator that makes a `Command` from a function.
 
-    Options are keyword arguments of the function, whose defaults are theirs;
-    groups of options are a dict each, without defaults."""
+    Each option of `own` is a keyword argument of the function and takes its
+    default; each group of options is one dict argument, without defaults."""
 
     def make(function):
         parameters = inspect.signature(function).parameters
@@ -178,12 +178,12 @@ def command(help, places, *own, **groups):
 
 
 def _parameter(name):
-    """Name of the argument for an option."""
+    """Returns the name of the function argument for an option."""
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
 class _Commands(collections.abc.Mapping):
-    """Commands by name; the file of each is imported when it is asked for."""
+    """Commands by name; imports the file of a command on access."""
 
     _FILES = {
         "presets": "presets",
@@ -217,7 +217,7 @@ COMMANDS = _Commands()
 
 
 def _describe(option):
-    """Yields the lines of an option."""
+    """Yields the lines of `--help` for an option."""
     text = option.help
     if option.default is not None:
         text = f"{text.rstrip('.')}; by default {option.default}."
@@ -289,7 +289,7 @@ def _run(arguments):
 
 
 def _require_new_files(command, positional, values):
-    """Refuses to write over a folder, or over a file that is typed as well."""
+    """Raises `UsageError` if an output path is a folder or another argument."""
     written = {o.name for o in command.options if o.writes}
     for name in filter(written.__contains__, values):
         path = values[name]
@@ -314,8 +314,8 @@ def _require_new_files(command, positional, values):
 
 
 def _status(error, arguments):
-    """Exit status of an error: 2 if it is about what was typed, such as a path
-    that is not there, and otherwise 1."""
+    """Returns the exit status of an error: 2 for a wrong command, such as a
+    missing path, and otherwise 1."""
     if isinstance(error, options.OF_PATHS) and error.filename is not None:
         values = (
             a.partition("=")[2] if _FLAG.fullmatch(a) else a for a in arguments

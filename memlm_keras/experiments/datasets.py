@@ -1,4 +1,4 @@
-"""The texts and pairs of experiments, and how they are read."""
+"""Loads the texts and sentence pairs of experiments, and makes batches."""
 
 import dataclasses
 import functools
@@ -22,13 +22,13 @@ _TREEBANK_FILE = re.compile(rf"(?:(.+)-ud-)?({'|'.join(_TREEBANK)})\b.*")
 
 
 class Dataset:
-    """The corpus that an option `dataset` describes, loaded on request; raises
-    `UsageError` if there is none, or if the options `reading` contradict it."""
+    """The corpus that the option `dataset` names, loaded by `load`; raises
+    `UsageError` if there is none, or if the options `reading` do not apply."""
 
     def __init__(self, name, kind, sentences=False, reading=None):
         self.name = str(name)
         self.kind = kind
-        # Whether lines with several sentences are split at them.
+        # Whether lines with several sentences are split into sentences.
         self.sentences = sentences
         self.reading = dict(reading or {})
         self.paths = [pathlib.Path(part) for part in split_paths(self.name)]
@@ -36,7 +36,7 @@ class Dataset:
 
     @property
     def label(self):
-        """Name in run folders and tables."""
+        """Name used in run folders and tables."""
         train_on = self.reading.get("cbt_train_on", "books")
         if self.name == "cbt" and train_on != "books":
             return f"cbt-{train_on}"
@@ -48,14 +48,14 @@ class Dataset:
 
     @functools.cached_property
     def treebank(self):
-        """Lists of the paths of the training, validation and test files of a
-        treebank, or `None`."""
+        """Training, validation and test files of a treebank, as three lists of
+        paths; `None` if the dataset is not a treebank."""
         folder = self.paths[0]
         named = self.name in TEXTS or self.kind == CLASSIFIER
         if len(self.paths) > 1 or named or not folder.is_dir():
             return None
         files = sorted(folder.glob("*.conllu"))
-        # A text may have its parses in the same folder.
+        # A folder with a text may hold its parses too.
         if not files or _find_splits(folder) is not None:
             return None
         matches = [(_TREEBANK_FILE.fullmatch(f.stem), f) for f in files]
@@ -74,9 +74,9 @@ class Dataset:
         return paths
 
     def load(self, vocabulary=None, labels=None, whole=False):
-        """Loads the corpus; `None` builds a vocabulary of its training text,
-        and finds the labels of pairs there. All of a `whole` file of pairs is
-        for test."""
+        """Loads the corpus; `vocabulary` and `labels` that are `None` are taken
+        from the training text. With `whole`, a single file of pairs is used
+        for testing only."""
         with wrong_use():
             corpus = self._load(vocabulary, labels, whole)
         lines = self.reading.get("training_lines")
@@ -182,7 +182,7 @@ class Dataset:
 
 
 def _find_splits(path):
-    """Paths of the three splits in a folder, or `None` if it has none."""
+    """Returns the paths of the three splits in a folder, or `None`."""
     matches = [
         [
             path / f"{name}{ending}"
@@ -207,14 +207,14 @@ def _find_splits(path):
 
 
 def reads_sentences(preset):
-    """Whether the model of a preset reads each sentence by itself."""
+    """Returns whether a preset's model reads each sentence by itself."""
     return preset["kind"] == AUTOENCODER or preset["data"].get(
         "sentences", False
     )
 
 
 def has_documents(corpus, required=False):
-    """Whether a corpus has document starts; raises if `required` and absent."""
+    """Returns whether a corpus has documents; raises if `required` and not."""
     has = corpus.train.document_starts is not None
     if required and not has:
         raise UsageError(
@@ -226,8 +226,8 @@ def has_documents(corpus, required=False):
 
 
 def _describe(corpus, is_counted):
-    """Prints how a text of one's own was read, and if its words were counted
-    which are unknown."""
+    """Prints how the user's text was read and its share of unknown words;
+    `is_counted` says that the vocabulary was built from this text."""
     if corpus.description:
         print(corpus.description)
     known = corpus.vocabulary
@@ -243,7 +243,7 @@ def _describe(corpus, is_counted):
 
 
 def unit_of(vocabulary):
-    """Plural of the unit of a vocabulary's tokens."""
+    """Returns the unit of a vocabulary's tokens, such as "words"."""
     splits_words = not all(map(vocabulary.begins_word, vocabulary.tokens))
     if splits_words:
         return "pieces of words"
@@ -252,14 +252,14 @@ def unit_of(vocabulary):
 
 
 def can_be_counted(corpus):
-    """Whether n-gram models read the vocabulary of a corpus: the end of a
+    """Returns whether n-gram models accept a corpus' vocabulary: the end of a
     sentence must have the id 0."""
-    # Their module, which has this number, would import Keras.
+    # `memlm_keras.ngrams` defines this id but imports Keras.
     return corpus.vocabulary.end_of_sentence_id == 0
 
 
 def require_counts(experiment, asked):
-    """Raises `UsageError` if a comparison is asked for and cannot be made."""
+    """Raises `UsageError` if `--compare` is given but not possible."""
     corpus = experiment.corpus
     if asked.get("compare") and not can_be_counted(corpus):
         raise UsageError(
@@ -270,14 +270,14 @@ def require_counts(experiment, asked):
 
 
 def smoothing_of(model):
-    """Arguments of the smoothing of a preset's model, a dict; or `None`."""
+    """Returns the smoothing config of a preset's model, or `None`."""
     embedding = model.get("embedding") or {"config": {}}
     smoothing = embedding["config"].get("smoothing")
     return smoothing and smoothing["config"]
 
 
 def reads_documents(experiment):
-    """Whether an experiment begins each document afresh."""
+    """Returns whether each document starts from the initial state."""
     documents = experiment.overrides.get("documents")
     has = has_documents(experiment.corpus, documents)
     if documents is None:
@@ -286,7 +286,7 @@ def reads_documents(experiment):
 
 
 def sentence_batches(experiment, split, **arguments):
-    """Batches of whole sentences of an experiment's corpus."""
+    """Returns batches of whole sentences of an experiment's corpus."""
     settings = experiment.settings
     return experiment.corpus.sentence_batches(
         split,
@@ -298,17 +298,17 @@ def sentence_batches(experiment, split, **arguments):
 
 
 def evaluation_batches(experiment, model, split):
-    """The batches of a split that perplexities are reported on."""
+    """Returns the batches of a split on which perplexity is reported."""
     corpus, settings = experiment.corpus, experiment.settings
     if reads_sentences(experiment.preset):
         if model.causal:
             return corpus.batches(split, 64, 32, sentences=True)
         return sentence_batches(experiment, split)
     if not settings["documents"]:
-        # One row reads a continuous text as published figures do.
+        # Published figures read a continuous text in one row.
         return corpus.batches(split, 1, 100)
-    # The number of rows changes no result, as documents are independent. Empty
-    # rows give each device the same number.
+    # Documents are independent, so the number of rows changes no result. Empty
+    # rows are added so that each device gets equally many.
     starts = getattr(corpus, split).document_starts
     rows = min(settings["batch_size"], len(starts))
     devices = memlm.training.distribution.num_devices(model)

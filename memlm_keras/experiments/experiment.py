@@ -1,4 +1,4 @@
-"""One experiment: a preset, a dataset and what is changed of the preset."""
+"""An experiment: a preset, a dataset and overrides of the preset."""
 
 import contextlib
 import copy
@@ -33,7 +33,7 @@ from memlm_keras.experiments.run_folder import CONFIG
 from memlm_keras.experiments.run_folder import RunFolder
 from memlm_keras.presets import Measure
 
-# Classes of experiments by kind, and their modules in this folder.
+# Modules in this folder and classes of experiments, by kind of model.
 _CLASSES = {
     LANGUAGE_MODEL: ("language_model", "LanguageModelExperiment"),
     CLASSIFIER: ("pairs", "ClassifierExperiment"),
@@ -43,36 +43,37 @@ _CLASSES = {
 
 
 class Experiment:
-    """A preset trained on a dataset, and measured.
+    """Trains a preset on a dataset and measures it.
 
-    Equal experiments have equal settings and results, whether they are made in
-    Python, by `memlm train` or as rows of a table.
+    The same arguments give the same settings and results in Python, in `memlm
+    train` and in a row of a table.
 
     Args:
-        preset: string, one of `memlm_keras.presets.names()`, its row alone if
-            no other paper has a row of that name; `"kneser_ney_5"` or
-            `"kneser_ney_5_cache"`, the n-gram models of Tran et al. (2016); or
-            a trained model, by name or folder, which is trained further.
-        dataset: string, as the flag `--dataset` of `memlm train --help`.
-        seed: integer, of weights, dropout and shuffling.
-        corpus: what `dataset` holds, if it is loaded already.
+        preset: string, one of `memlm_keras.presets.names()`, where the paper
+            may be left out if no other paper has a row with this name;
+            `"kneser_ney_5"` or `"kneser_ney_5_cache"`, the n-gram models of
+            Tran et al. (2016); or the name or folder of a trained model, which
+            is trained further.
+        dataset: string, as for the flag `--dataset` of `memlm train`.
+        seed: integer, seed of weights, dropout and shuffling.
+        corpus: the corpus of `dataset`, if it is loaded already.
         run_folder: `RunFolder` of an earlier run of this experiment.
-        **overrides: changes of the preset, by the names of
+        **overrides: changes of the preset, named as in
             `memlm_keras.experiments.options.OVERRIDES`, such as `scale`,
-            `batch_size` or `tokenize`; `None` is the preset's value.
+            `batch_size` or `tokenize`; `None` keeps the preset's value.
 
-    The experiment is of a subclass, which the kind of the model decides.
+    The constructor returns the subclass for the preset's kind of model.
 
     Attributes:
-        preset: the preset as a plain value, with its overrides.
+        preset: dict, the preset with the overrides applied.
         kind: string, the kind of model.
         dataset: `Dataset`.
-        overrides: dict of the overrides that are given.
-        run_folder: `RunFolder` of the run that this is of, or `None`.
+        overrides: dict of the given overrides.
+        run_folder: `RunFolder`, or `None` before a run.
 
     Raises:
-        UsageError: (a `ValueError`) for an unknown name, an override that is
-            not accepted or a path without a text; nothing is written then.
+        UsageError: (a `ValueError`) for an unknown name, an invalid override
+            or a path without a text; nothing is written.
 
     Example:
 
@@ -86,17 +87,17 @@ class Experiment:
     """
 
     kind = None
-    monitor = "val_perplexity"  # chooses the best epoch
-    mode = "min"  # of `monitor`, or "max"
+    monitor = "val_perplexity"  # metric that selects the best epoch
+    mode = "min"  # whether the best `monitor` is "min" or "max"
     # Results to print.
     columns = [
         Measure("validation", ("validation", "perplexity")),
         Measure("test", ("test", "perplexity")),
     ]
-    is_trained = True  # whether there are epochs
+    is_trained = True  # whether training runs in epochs
 
     def __new__(cls, preset=None, *args, **kwargs):
-        if preset is None:  # It is copied.
+        if preset is None:  # called by `copy`
             return super().__new__(cls)
         found = find_preset(preset)
         if cls is Experiment:
@@ -150,7 +151,7 @@ class Experiment:
 
     @property
     def name(self):
-        """Name of the run's folder: dataset, row, overrides, seed."""
+        """Name of the run folder: dataset, preset, overrides and seed."""
         return run_name(
             self.dataset.label, self.preset_name, self.overrides, self.seed
         )
@@ -167,7 +168,7 @@ class Experiment:
 
     @property
     def corpus(self):
-        """The corpus, loaded where it is first needed."""
+        """The corpus, loaded on first access."""
         if self._corpus is None:
             self._corpus = self.dataset.load(self._vocabulary())
         return self._corpus
@@ -190,7 +191,7 @@ class Experiment:
         return {k: v for k, v in settings.items() if v is not None}
 
     def epochs(self, epochs=None, patience=None):
-        """Returns epochs and patience, of the preset where they are `None`."""
+        """Returns epochs and patience; `None` means the preset's value."""
         schedule = self.preset["schedule"]
         planned = schedule.get("epochs")
         if epochs is None:
@@ -202,10 +203,10 @@ class Experiment:
         return epochs, patience
 
     def make(self):
-        """Makes the model, compiled; call `keras.utils.set_random_seed` first.
+        """Makes and compiles the model; seed Keras beforehand.
 
         Returns:
-            The model, and the callbacks that its preset trains with.
+            `(model, callbacks)`, with the callbacks of the preset's training.
         """
         from keras.saving import deserialize_keras_object
 
@@ -217,23 +218,23 @@ class Experiment:
         return model, self._callbacks(model)
 
     def make_model(self):
-        """Makes the model, not compiled."""
+        """Makes the model without compiling it."""
         config = {
             "vocabulary": self.corpus.vocabulary,
-            # Keras takes cells out of the layers that they are in.
+            # Keras removes cells from the config of their layers.
             **copy.deepcopy(self._model_config()),
         }
         return getattr(memlm, self.kind).from_config(config)
 
-    # === A kind of experiment defines the first two of these, and may replace
-    # the others ===
+    # === Subclasses define the first two of these methods and may override the
+    # others ===
 
     def training_batches(self, model):
-        """Returns batches to train on, and those that choose the best epoch."""
+        """Returns training batches and validation batches."""
         raise NotImplementedError
 
     def measure(self, model, verbose=0):
-        """Returns measurements of a trained model, plain values by split."""
+        """Returns measurements of a trained model, a dict by split."""
         raise NotImplementedError
 
     def draw(self, model, folder, pictures=None, verbose=0):
@@ -245,11 +246,11 @@ class Experiment:
         return []
 
     def _make_preset(self):
-        """The preset with the overrides."""
+        """Returns the preset with the overrides applied."""
         return read_preset(self.preset_name, self.overrides)
 
     def _settings(self):
-        """Sizes and rates, a dict of plain values."""
+        """Returns the sizes and rates for `settings`, a dict."""
         preset, overrides = self.preset, self.overrides
         size = preset["data"]["batch_size"]
         rate = preset["optimizer"]["config"]["learning_rate"]
@@ -264,33 +265,33 @@ class Experiment:
         }
 
     def _vocabulary(self):
-        """The vocabulary that the text is read with, `None` for its own."""
+        """Returns the vocabulary to read the text with; `None` builds one."""
         return None
 
     def _model_config(self):
-        """Arguments of the model beside its vocabulary."""
+        """Returns the model's arguments without its vocabulary."""
         return self.preset["model"]
 
     def _callbacks(self, model):
-        """Callbacks of this kind."""
+        """Returns the callbacks of this kind of experiment."""
         return []
 
     def _keep_better(self, model, validation):
-        """Gives a trained model, which training did not improve, its weights
-        back; returns whether it did improve it."""
+        """Restores the initial weights if further training did not improve the
+        model; returns whether it did."""
         return True
 
     def _warn(self, results, command, compared):
-        """Prints what is wrong with results, if anything."""
+        """Prints warnings about the results, if any."""
 
     def _go_on_as_1_0(self):
-        """Sets the defaults of version 1.0, which began the run."""
+        """Sets the defaults of version 1.0, which started the run."""
 
     # === Running ===
 
     def check(self, measures, pictures=None, devices=None):
-        """Returns the measures of a run; raises `UsageError`, before a text is
-        read, for arguments of `run` that do not go together."""
+        """Returns the checked `measures`; raises `UsageError` for conflicting
+        arguments of `run`, before a text is read."""
         if devices is not None and "distribution" not in self.overrides:
             raise UsageError(
                 "devices is of --distribution=data_parallel. Received: "
@@ -303,8 +304,8 @@ class Experiment:
         return read_options(MEASURING, measures, self.kind)
 
     def check_measures(self, measures):
-        """Raises `UsageError` for measures that the model, on its text, has no
-        use for."""
+        """Raises `UsageError` for measures that do not apply to the model and
+        its text."""
         for measurement in measurements.MEASUREMENTS:
             asked = any(option in measures for option in measurement.needs)
             if asked and measurement.check:
@@ -325,35 +326,35 @@ class Experiment:
         overwrite=False,
         command=None,
     ):
-        """Trains to the best epoch, measures and draws, in a run folder.
+        """Trains, measures the best epoch's model and draws, in a run folder.
 
-        Nothing is lost: a finished run is not trained again but measured by
-        what is new in `measures`, an interrupted one continues, and a folder
-        with other settings is refused.
+        A finished run is not trained again; only missing `measures` are added.
+        An interrupted run continues. A folder with other settings is refused.
 
         Args:
             folder: path of the run folder.
-            epochs, patience: integers; `None` is the preset's, and for a
-                finished run, those that it was trained with.
-            devices: integer, for an experiment with a `distribution`, the
-                number of devices to train on; `None` for all.
+            epochs, patience: integers; `None` means the preset's values or, for
+                a finished run, the values that it was trained with.
+            devices: integer, number of devices to train on, for an experiment
+                with a `distribution`; `None` for all.
             checkpoint_frequency: integer, batches between checkpoints.
-            tensorboard: whether to log for TensorBoard too.
+            tensorboard: boolean, whether to log for TensorBoard too.
             verbose: 0 silent, 1 progress bar, 2 lines.
-            measures: dict of further measurements, by the names of
+            measures: dict of further measurements, named as in
                 `memlm_keras.experiments.options.MEASURING`.
-            pictures: dict of pictures, by the names of `PICTURES` there.
-            overwrite: whether to move an older folder aside, and start again.
+            pictures: dict of pictures, named as in `options.PICTURES`.
+            overwrite: boolean, whether to move an older folder aside and start
+                again.
             command: string, the command to record in the results.
 
         Returns:
             The contents of `results.json`, a dict.
 
         Raises:
-            UsageError: if the folder has a run of other settings, the model
-                cannot be measured so, or there are fewer devices.
-            OSError: if the folder cannot be written, or another process uses
-                it.
+            UsageError: if the folder holds a run with other settings, a
+                measure does not apply to the model, or there are fewer devices.
+            OSError: if the folder cannot be written or is in use by another
+                process.
         """
         measures = self.check(measures or {}, pictures, devices)
         self.run_folder = run_folder = RunFolder(folder)
@@ -368,7 +369,7 @@ class Experiment:
                 )
             if overwrite:
                 run_folder.move_aside()
-            # Before the folder is made, as this may raise.
+            # May raise, so it runs before the folder is created.
             settings = self.settings
         with self._using(folder), process.quiet(verbose):
             state = run_folder.open(settings, epochs, patience)
@@ -385,7 +386,7 @@ class Experiment:
                 self._go_on_as_1_0()
             kind = None if is_of_1_0 else self.kind
             with scope:
-                # A size that is refused begins no run.
+                # An invalid size raises before `config.json` is written.
                 with wrong_use():
                     made = self.make() if self.is_trained else None
                 run_folder.write_config(settings, self.recipe, kind, command)
@@ -410,7 +411,7 @@ class Experiment:
                     checkpoint_frequency,
                     verbose,
                 )
-                # Or the weights that it began with.
+                # Restores the initial weights if no epoch improved them.
                 improved = self._keep_better(model, validation)
                 run_folder.save(model)
                 results = {
@@ -421,7 +422,7 @@ class Experiment:
                 }
             if finite:
                 self._warn(results, command, measures.get("compare"))
-            # Before the results, with which the run is finished.
+            # Draws before writing the results, which mark the run finished.
             from memlm_keras.experiments import figures
 
             curve = run_folder.path / figures.CURVE
@@ -435,21 +436,21 @@ class Experiment:
 
     @contextlib.contextmanager
     def _using(self, folder):
-        """Context that holds a folder; a refused run leaves none."""
+        """Context that locks a folder; removes it if the run is refused."""
         try:
             with files.hold(folder):
                 yield
         except UsageError:
-            # It stays if there is anything in it.
+            # `rmdir` fails if the folder has any files.
             with contextlib.suppress(OSError):
                 pathlib.Path(folder).rmdir()
             raise
 
     def scores(self, model, split, verbose=0):
-        """Scores of a split by a trained language model.
+        """Returns the scores of a split by a trained language model.
 
-        Those of the last model are kept: for a large vocabulary, they take most
-        of the time of a measurement. Its weights must not change in between.
+        The scores of the last model are cached, because they take most of the
+        time of a measurement; its weights must not change in between.
 
         Args:
             model: a `memlm_keras.LanguageModel`.
@@ -458,7 +459,7 @@ class Experiment:
 
         Returns:
             `(scores, sample_weight)`, two float32 arrays `(rows, time)` as from
-            `model.score_batches`, which says what it refuses.
+            `model.score_batches`, which documents the errors.
 
         Example:
 
@@ -477,8 +478,8 @@ class Experiment:
         return scores[split]
 
     def last_model(self):
-        """The model of the last epoch of the finished run, from its checkpoint;
-        the folder keeps that of the best epoch."""
+        """Returns the last epoch's model of a finished run from its checkpoint,
+        as `model.keras` holds the best epoch's."""
         folder = self.run_folder
         if not folder.checkpoint.exists():
             raise UsageError(
@@ -488,13 +489,13 @@ class Experiment:
         results = folder.results()
         with self._scope(None):
             model, callbacks = self.make()
-            # No epoch is left to train.
+            # Only loads the checkpoint: all epochs are done.
             epochs, patience = results["epochs"], results["patience"]
             self._fit(model, callbacks, epochs, patience, last=True)
         return model
 
     def _scope(self, devices):
-        """Context in which the model is made and trained."""
+        """Returns the distribution scope of the model and its training."""
         if "distribution" not in self.overrides:
             return contextlib.nullcontext()
         process.import_keras()
@@ -513,8 +514,8 @@ class Experiment:
         return results
 
     def _summary(self, log, improved, finite):
-        """Epochs and speed of a run; the first of equal epochs is the best, and
-        the best is 0 where none improved a model, or the first diverged."""
+        """Returns epochs and speed of a run. Ties go to the first epoch; the
+        best epoch is 0 if none improved the model or the first diverged."""
         best = max if self.mode == "max" else min
         monitor = [row[self.monitor] for row in log]
         if not finite:
@@ -540,8 +541,8 @@ class Experiment:
         verbose=0,
         last=False,
     ):
-        """Trains or continues to the weights of the best epoch, or of the last;
-        returns whether the loss stayed finite, and the validation batches."""
+        """Trains or continues, keeping the weights of the best or the last
+        epoch; returns whether the loss was finite, and validation batches."""
         import keras
 
         from memlm_keras.training.callbacks import CSVLogger
@@ -568,7 +569,7 @@ class Experiment:
             batches,
             callbacks,
             frequency=frequency,
-            # The run started with the learning rate of its settings.
+            # A resumed run keeps the learning rate of its checkpoint.
             learning_rate="checkpoint",
         )
         if checkpoint.resumed_from and not last:
@@ -604,7 +605,7 @@ class Experiment:
 
 
 def read_preset(name, overrides):
-    """Returns the preset of a row, with its overrides."""
+    """Returns the preset of a name with the overrides applied."""
     sizes = {k: v for k, v in overrides.items() if k in registry.SIZES}
     row = registry.find(name)[1]
     for size in ("window", "key", "l2", "output_bias", "num_sampled"):
@@ -621,7 +622,7 @@ def read_preset(name, overrides):
 
 
 def _set_dropout(model, rate):
-    """Sets all rates of dropout that a model has, or else that of layers."""
+    """Sets all nonzero dropout rates of a model, or else its `dropout`."""
     rates = model.get("dropout")
     if isinstance(rates, dict):
         places = [place for place in rates if place != "variational"]
@@ -636,14 +637,14 @@ def _set_dropout(model, rate):
 
 
 def run_name(label, preset, overrides, seed):
-    """Name of a run's folder, from the label of its dataset."""
-    # Of the path of a trained model, no more than of a name.
+    """Returns the name of a run folder."""
+    # A trained model's path is shortened to its last two parts.
     parts = [label, *preset.split("/")[-2:], *name_parts(overrides)]
     return "-".join([*parts, f"seed{seed}"])
 
 
 def name_parts(overrides):
-    """Parts of a folder's name for the overrides of an experiment."""
+    """Returns the parts of a run folder's name for the overrides."""
     parts = []
     for name, value in overrides.items():
         label = OVERRIDES[name].label
@@ -656,7 +657,7 @@ def name_parts(overrides):
 
 
 def experiment_of(folder, **changes):
-    """Returns the experiment of a `RunFolder`, with some arguments changed."""
+    """Returns the experiment of a `RunFolder`, with `changes` applied."""
     recipe = folder.recipe()
     try:
         own = None if changes else folder
@@ -668,7 +669,7 @@ def experiment_of(folder, **changes):
             f"The text of {folder.path} was at {recipe['dataset']}, as its "
             "config.json says, and is not there now. Put it there again"
         )
-        # Without its text, an n-gram model cannot be counted.
+        # An n-gram model is counted on its own text, so no other will do.
         if folder.kind != KNESER_NEY:
             message += (
                 ", or say where it is: memlm evaluate "

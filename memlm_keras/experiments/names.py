@@ -20,17 +20,17 @@ _NGRAM_MODEL = re.compile(r"kneser_ney_([1-9])(_cache)?")
 
 
 class Preset(NamedTuple):
-    """A preset, an n-gram model or a trained model, by its name."""
+    """A preset, an n-gram model or a trained model."""
 
-    name: str  # the full one
-    kind: str  # of its model
+    name: str  # full name
+    kind: str  # kind of model
     trained: pathlib.Path | None = None  # folder of a trained model
-    order: int | None = None  # of an n-gram model
+    order: int | None = None  # order of an n-gram model
 
 
 def find_preset(name):
-    """Returns the `Preset` of a name; unique rows need no paper, and rows come
-    before trained models."""
+    """Returns the `Preset` of a name. The paper may be left out if its row's
+    name is unique; presets take precedence over trained models."""
     if ngrams := _NGRAM_MODEL.fullmatch(name):
         return Preset(name, KNESER_NEY, order=int(ngrams[1]))
     rows = {}
@@ -47,7 +47,7 @@ def find_preset(name):
     with wrong_use():
         folder = trained.find(name)
     if folder is not None:
-        # A run goes on from any folder.
+        # The run can then be continued from any working directory.
         full = name if name in trained.names() else os.path.abspath(name)
         return Preset(full, LANGUAGE_MODEL, folder)
     if os.path.isabs(name) and not os.path.exists(name):

@@ -1,4 +1,4 @@
-"""Runs and models as commands name them, each looked up once."""
+"""Finds the runs and models that commands name."""
 
 import contextlib
 import functools
@@ -24,8 +24,8 @@ from memlm_keras.experiments.run_folder import load_file
 
 
 def open_run(path):
-    """Finds a run folder or a folder with one, a `.keras` file, or a trained
-    model by name or folder; returns an `Opened`."""
+    """Returns an `Opened` for a run folder or its parent, a `.keras` file, or
+    the name or folder of a trained model."""
     with wrong_use():
         preset = trained.find(path)
     folder = None if preset else _find_run(pathlib.Path(path))
@@ -33,12 +33,12 @@ def open_run(path):
 
 
 class Opened:
-    """A run folder or a model without one, as `open_run` finds it.
+    """A run folder, or a model without a run folder.
 
     Attributes:
-        path: string, as it was typed.
+        path: string, the path or name as typed.
         folder: `RunFolder`, or `None` for a model without one.
-        preset: path of the folder of a trained model, or `None`.
+        preset: folder of a trained model, or `None`.
     """
 
     def __init__(self, path, folder, preset=None):
@@ -48,19 +48,19 @@ class Opened:
 
     @property
     def name(self):
-        """Name of the run folder, or of the file of the model."""
+        """Name of the run folder or the model's file."""
         if self.folder is None:
             return pathlib.Path(self.path).resolve().stem
         return self.folder.path.resolve().name
 
     @property
     def counts(self):
-        """Whether it is an n-gram model, which is counted for each use."""
+        """Whether this is an n-gram model, which is counted at each use."""
         return self.folder is not None and self.folder.kind == KNESER_NEY
 
     @functools.cached_property
     def recipe(self):
-        """Arguments of the `Experiment` that trained it, or `None` if they are
+        """Arguments of the `Experiment` that trained the model, or `None` if
         unknown."""
         if self.folder is not None:
             return self.folder.recipe()
@@ -70,14 +70,14 @@ class Opened:
 
     @property
     def kind(self):
-        """Kind of a model whose recipe is known."""
+        """Kind of a model that has a recipe."""
         if self.folder is not None:
             return self.folder.kind
         return trained.read_metadata(self.preset)["kind"]
 
     @functools.cached_property
     def experiment(self):
-        """The experiment of the run, on the text that it was trained on."""
+        """The experiment of the run, on its training text."""
         if self.folder is None:
             raise UsageError(
                 f"{self.path} is a model without its run folder, which this "
@@ -92,7 +92,7 @@ class Opened:
         # Papers of other packages may have their own layers.
         registry.papers()
         if self.counts:
-            # Tables alone go to the standard output.
+            # Standard output is for tables only.
             with contextlib.redirect_stdout(sys.stderr):
                 return self.experiment.count(verbose=0)[1]
         if self.folder is not None:
@@ -121,8 +121,8 @@ class Opened:
         return self.model.vocabulary
 
     def model_that(self, method=None, cache=False):
-        """The model, which must have a method and a vocabulary, with the cache
-        that was chosen for it if that is asked for."""
+        """Returns the model, with the run's neural cache if `cache`; raises
+        `UsageError` if it lacks the method or a vocabulary."""
         if self.counts and cache:
             raise UsageError(
                 f"{self.path} is an n-gram model; a neural cache needs a "
@@ -130,7 +130,7 @@ class Opened:
                 "cache of its own."
             )
         if self.counts and method != "score":
-            # It says that there is no file.
+            # Raises: n-gram models have no model file.
             self.folder.model()
         model = self.model
         if method is not None and not hasattr(model, method):
@@ -143,7 +143,7 @@ class Opened:
         return model
 
     def cache(self):
-        """The cache that was chosen for the run."""
+        """Returns the neural cache that was chosen for the run."""
         if self.folder is None:
             raise UsageError(
                 "--cache needs a run folder, in which `memlm train` keeps the "
@@ -164,8 +164,8 @@ class Opened:
 
 
 def average(runs, rate=None, cache=False):
-    """The model of an `Opened`, or the average of several, which may learn from
-    what it reads."""
+    """Returns the model of one `Opened`, or the average of several; with
+    `rate`, it is evaluated dynamically."""
     models = [run.model_that("score", cache) for run in runs]
     model = models[0] if len(models) == 1 else memlm.Ensemble(models)
     if rate is not None:
@@ -175,7 +175,7 @@ def average(runs, rate=None, cache=False):
 
 
 def require_different(paths):
-    """Raises `UsageError` if a path is typed twice."""
+    """Raises `UsageError` if a path is given twice."""
     if len({*paths}) < len(paths):
         raise UsageError(
             f"Several runs must be different ones. Received: {' '.join(paths)}"
@@ -183,8 +183,8 @@ def require_different(paths):
 
 
 def _find_run(path):
-    """The run folder of a path or of a file in it, or the only one in a folder;
-    `None` for a `.keras` file without its folder."""
+    """Returns the run folder at a path, around its `model.keras`, or the only
+    one in a folder; `None` for any other `.keras` file."""
     if path.is_file():
         folder = RunFolder(path.parent)
         if path.suffix != ".keras":
@@ -198,7 +198,7 @@ def _find_run(path):
                 f"The weights of {path} are random until it is trained: memlm "
                 f"train {path} --dataset=FILE"
             )
-        # Runs that are there, or one folder further.
+        # Run folders next to the path, or one level below.
         patterns = f"*/{CONFIG}", f"*/*/{CONFIG}"
         runs = itertools.chain(*map(path.parent.glob, patterns))
         known = [str(run.parent) for run in runs]

@@ -26,7 +26,7 @@ BACKENDS = ("tensorflow", "jax", "torch")
 
 
 def backend():
-    """Name of the backend that Keras runs on, or would be imported with."""
+    """Returns the name of the backend that Keras uses or would use."""
     if "keras" in sys.modules:
         return sys.modules["keras"].config.backend()
     if "KERAS_BACKEND" in os.environ:
@@ -40,8 +40,8 @@ def backend():
 
 
 def choose_backend(name=None):
-    """Sets the backend, by default the configured one; raises an error if Keras
-    runs on another already, or if it is not installed."""
+    """Sets the backend, by default the configured one; raises `UsageError` if
+    Keras already runs on another, `ImportError` if it is not installed."""
     if name is not None:
         if "keras" in sys.modules and name != backend():
             raise UsageError(
@@ -64,8 +64,8 @@ def choose_backend(name=None):
 
 
 def import_keras(name=None):
-    """Imports Keras and this package, without TensorFlow's log, and TensorFlow
-    only if it is the backend."""
+    """Imports Keras and this package without log messages of TensorFlow, and
+    without TensorFlow itself if it is not the backend."""
     choose_backend(name)
     if "memlm_keras.models" in sys.modules:
         return
@@ -78,19 +78,19 @@ def import_keras(name=None):
         from memlm_keras import keras_private
 
         if backend() == "tensorflow":
-            # Its first operation writes a log.
+            # TensorFlow logs to standard error in its first operation.
             keras_private.module_utils.tensorflow.zeros(1)
         else:
             keras_private.leave_out_tensorflow()
 
 
 def _keep_memory():
-    """Makes glibc keep the memory of arrays of up to 32 MiB for the next ones:
-    the kernel fills each new page with zeros. PyTorch gets larger pages."""
+    """Makes glibc reuse the memory of arrays up to 32 MiB, because the kernel
+    zeroes each new page; lets PyTorch use huge pages."""
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     if {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"} & set(os.environ):
         return
-    # Names of <malloc.h>: M_TRIM_THRESHOLD and M_MMAP_THRESHOLD.
+    # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD in <malloc.h>.
     with contextlib.suppress(OSError, AttributeError):
         glibc = ctypes.CDLL("libc.so.6")
         glibc.mallopt(-1, 2**31 - 1)
@@ -99,15 +99,15 @@ def _keep_memory():
 
 # === Signals ===
 
-# Seconds until a signal whose exception was lost raises again.
+# Seconds until an exception that was swallowed is raised again.
 _AGAIN_AFTER = 1.0
-# Number of the first signal within `signals_raise`, or `None`; and whether it
-# waits for the end of a batch.
+# Number of the first signal received in `signals_raise`, or `None`; whether
+# signals wait for the end of a batch.
 _received, _waits = None, False
 
 
 class Interrupted(BaseException):
-    """The process was asked to end, by the signal `number`."""
+    """Raised when the signal `number` asks the process to end."""
 
     def __init__(self, number):
         super().__init__(number)
@@ -123,12 +123,12 @@ def signals_raise():
     def handle(number, frame):
         global _received, _waits
         before, _received = _received, _received or number
-        # The same signal again does not wait. After Ctrl-C, which reaches all
-        # processes of a terminal, a table sends its child another one.
+        # Only a repeated signal is immediate: Ctrl-C reaches all processes of
+        # a terminal, and a table then also sends SIGTERM to its child.
         if _waits and number not in (before, signal.SIGALRM):
             return
         _waits = False
-        # An `except` of everything or the garbage collector may lose the error.
+        # A bare `except` or the garbage collector may swallow the exception.
         signal.setitimer(signal.ITIMER_REAL, _AGAIN_AFTER)
         is_handled = isinstance(sys.exception(), Interrupted)
         if number != signal.SIGALRM or not is_handled:
@@ -141,14 +141,14 @@ def signals_raise():
     before = {
         number: signal.signal(number, handle)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
-        # A shell's background process ignores SIGINT, and so do we then.
+        # Keep ignoring SIGINT in a background process of a shell.
         if signal.getsignal(number) != signal.SIG_IGN
     }
     sys.unraisablehook = report_lost
     try:
         yield
     except Exception as error:
-        # A file that was being written may end in an error of its own.
+        # Interrupted file writes may raise another error.
         if _received is not None:
             raise Interrupted(_received) from error
         raise
@@ -162,16 +162,16 @@ def signals_raise():
 
 @contextlib.contextmanager
 def signals_wait(save):
-    """Context in which a signal of `signals_raise` waits for the end of a
-    batch, where `save()` is called; the same signal again does not wait.
+    """Context in which `signals_raise` waits for the end of a batch, calls
+    `save()` and raises; the same signal again raises at once.
 
-    Yields the callback that raises, also what was lost, between two batches.
+    Yields the Keras callback that raises between batches.
     """
     import keras
 
     global _waits
 
-    # On JAX, most of training is within an `except` of everything in Keras.
+    # On JAX, Keras runs most of training inside a bare `except`.
     def check(batch, logs=None):
         if _received is not None:
             if _waits:
@@ -180,7 +180,7 @@ def signals_wait(save):
 
     _waits = True
     try:
-        # Keras may call `on_..._batch_end` in another thread.
+        # Keras may call `on_*_batch_end` in another thread.
         yield keras.callbacks.LambdaCallback(
             on_train_batch_begin=check, on_test_batch_begin=check
         )
@@ -205,7 +205,7 @@ def quiet(verbose):
 
 @contextlib.contextmanager
 def writing(path):
-    """A file that is written whole or not at all, or the standard output."""
+    """Context that yields a file, written atomically, or standard output."""
     if path is None:
         yield sys.stdout
         return
@@ -215,7 +215,7 @@ def writing(path):
 
 
 def print_notes(notes):
-    """Prints lines beside a table, which has the standard output."""
+    """Prints lines to standard error; standard output is for tables."""
     for note in notes:
         print(note, file=sys.stderr)
 
@@ -224,12 +224,12 @@ def print_notes(notes):
 
 
 def typed():
-    """The command that this process was started with."""
+    """Returns the command that started this process."""
     return shlex.join(["python", *sys.argv])
 
 
 def provenance(command=None):
-    """Returns command, date, memory, versions and hardware, as plain values."""
+    """Returns command, date, memory, versions and hardware as a dict."""
     import keras
 
     name = backend()
@@ -247,7 +247,7 @@ def provenance(command=None):
 
 
 def _version():
-    """Version of this package, with the commit in a git checkout."""
+    """Returns the package version, with the commit in a git checkout."""
     package = pathlib.Path(__file__).parents[1]
     version = memlm.__version__
     if (package.parent / ".git").exists():
@@ -261,7 +261,7 @@ def _version():
 
 
 def _peak_memory_mib():
-    """Largest memory of this process so far, in MiB."""
+    """Returns the peak memory of this process, in MiB."""
     status = pathlib.Path("/proc/self/status")
     if status.exists():
         # On Linux, `getrusage` includes the parent process up to the fork.
@@ -271,7 +271,7 @@ def _peak_memory_mib():
 
 
 def accelerators(name):
-    """Names of the accelerators that a backend sees."""
+    """Returns the names of the accelerators that a backend sees."""
     if name == "jax":
         import jax
 

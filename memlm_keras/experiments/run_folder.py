@@ -18,10 +18,10 @@ from memlm_keras.experiments.process import typed
 
 CONFIG = "config.json"
 RESULTS = "results.json"
-# Keys of `config.json` that are no settings: arguments of `Experiment`, the
-# command, and the kind of the model.
+# Keys of `config.json` that are not settings: arguments of `Experiment`, the
+# command, and the kind of model.
 _RECIPE, _COMMAND, _KIND = "experiment", "command", "kind"
-# Types of values in these files, by name.
+# Types of the values in these files, by key.
 _TYPES = {
     **dict.fromkeys(
         "experiment validation test cache dynamic dynamic_with_cache "
@@ -59,12 +59,12 @@ class RunFolder:
     | file | |
     |---|---|
     | `config.json` | settings that identify the run, arguments, command |
-    | `log.csv` | one line an epoch |
-    | `checkpoint.npz` | from which training continues |
+    | `log.csv` | one line for each epoch |
+    | `checkpoint.npz` | state from which training continues |
     | `model.keras` | the model of the best epoch, with its vocabulary |
     | `results.json` | measurements, their date, versions and hardware |
 
-    and pictures. Each file is written whole or not at all.
+    It may hold pictures too. Each file is written atomically.
 
     Args:
         path: path of the folder, which may not exist yet.
@@ -83,24 +83,24 @@ class RunFolder:
 
     @property
     def is_run(self):
-        """Whether a run was started here."""
+        """Whether the folder holds a run."""
         return (self.path / CONFIG).exists()
 
     def open(self, settings, epochs=None, patience=None):
-        """Returns the state of the run, and makes the folder if necessary.
+        """Returns the state of the run; creates the folder if necessary.
 
         Args:
             settings: dict of plain values that identify the run.
-            epochs, patience: integers, or `None` for those of the run.
+            epochs, patience: integers; `None` keeps the run's own.
 
         Returns:
             `"finished"`, `"interrupted"` or `"new"`.
 
         Raises:
-            UsageError: if the folder has a run of other settings, or files
-                that belong to no run.
+            UsageError: if the folder holds a run with other settings, or
+                results or a model without `config.json`.
             ValueError: if a file of the run is damaged.
-            OSError: if the folder cannot be made.
+            OSError: if the folder cannot be created.
         """
         remedy = (
             "Choose another --run_dir, or give --overwrite to move it aside."
@@ -128,9 +128,9 @@ class RunFolder:
         return "interrupted" if self.checkpoint.exists() else "new"
 
     def changed(self, settings):
-        """Returns differences to other settings, a dict of pairs by name."""
+        """Returns a dict from changed settings to (old, new) values."""
         before = self.settings()
-        # As JSON has them: tuples become lists.
+        # JSON turns tuples into lists.
         settings = json.loads(json.dumps(settings))
         return {
             name: (before.get(name), settings.get(name))
@@ -139,20 +139,20 @@ class RunFolder:
         }
 
     def settings(self):
-        """The settings that identify the run."""
+        """Returns the settings that identify the run."""
         config = self._read(CONFIG)
         others = (_RECIPE, _COMMAND, _KIND)
         return {k: v for k, v in config.items() if k not in others}
 
     @property
     def is_of_1_0(self):
-        """Whether version 1.0 began the run, which wrote no kind of model."""
+        """Whether version 1.0, which recorded no kind, started the run."""
         return self.is_run and _KIND not in self._read(CONFIG)
 
     @property
     def kind(self):
-        """Kind of the run's model, also where a script registered its preset.
-        Folders of older versions do not have it."""
+        """Kind of the run's model; folders of older versions lack it, and it is
+        then looked up by the preset's name."""
         kind = self._read(CONFIG).get(_KIND)
         kind = kind or find_preset(self.recipe()["preset"]).kind
         if kind not in KINDS:
@@ -163,7 +163,7 @@ class RunFolder:
         return kind
 
     def recipe(self):
-        """Arguments of the run's `Experiment`."""
+        """Returns the arguments of the run's `Experiment`."""
         config = self._read(CONFIG)
         if _RECIPE not in config:
             raise ValueError(
@@ -174,14 +174,15 @@ class RunFolder:
         return {"preset": recipe["preset"], **recipe}
 
     def results(self):
-        """Content of `results.json`, or `None` if it is not there yet."""
+        """Returns the contents of `results.json`, or `None` if missing."""
         if not (self.path / RESULTS).exists():
             return None
         return self._read(RESULTS)
 
     def finished_results(self, epochs=None, patience=None):
-        """Content of `results.json`, or `None` if the run may continue: before
-        `epochs`, while `patience` lasts and the loss is finite."""
+        """Returns the contents of `results.json`, or `None` if the run can
+        continue: `epochs` and `patience` are not used up and the loss is
+        finite."""
         results = self.results()
         if results is None:
             return None
@@ -198,9 +199,9 @@ class RunFolder:
         return results if ended else None
 
     def log(self):
-        """Returns a dict of floats for each epoch, the last of a repeated one,
-        without a last line that was cut; raises `ValueError` if the log is
-        damaged."""
+        """Returns a dict of floats for each epoch; a repeated epoch keeps its
+        last line, and an incomplete last line is ignored. Raises `ValueError`
+        if the log is damaged."""
         with files.reading(self.log_path, "log", _REMEDY):
             text = self.log_path.read_bytes().decode()
             lines = text.splitlines()[: None if text.endswith("\n") else -1]
@@ -214,10 +215,10 @@ class RunFolder:
         return log
 
     def model(self):
-        """The trained model, not compiled.
+        """Loads the trained model, not compiled.
 
         Raises:
-            FileNotFoundError: if there is none yet.
+            FileNotFoundError: if there is no model file.
             ValueError: if it cannot be read.
         """
         if self.model_path.exists():
@@ -243,13 +244,13 @@ class RunFolder:
         )
 
     def save(self, model):
-        """Saves a trained model."""
+        """Saves a trained model in the folder."""
         with files.atomic_path(self.model_path) as temporary:
             model.save(temporary)
 
     def write_config(self, settings, recipe, kind, command=None):
-        """Writes `config.json`: settings, all arguments of an `Experiment`, the
-        kind of its model, and a command, by default that of the process."""
+        """Writes `config.json`: settings, arguments of `Experiment`, kind of
+        model, and the command, by default this process'."""
         others = {
             _RECIPE: recipe,
             **({_KIND: kind} if kind else {}),
@@ -258,9 +259,8 @@ class RunFolder:
         write_json(self.path / CONFIG, settings | others)
 
     def write_results(self, settings, measured, epochs, patience, command=None):
-        """Writes `results.json`, and returns its contents; `measured` is a dict
-        of plain values, and other arguments are as for `open` and
-        `write_config`."""
+        """Writes `results.json` with the dict `measured`; returns its contents.
+        Other arguments are as for `open` and `write_config`."""
         results = {
             **settings,
             "most_epochs": epochs,
@@ -272,8 +272,8 @@ class RunFolder:
         return results
 
     def add_results(self, others):
-        """Adds plain values to the results; returns all of them, without what
-        was measured with another cache."""
+        """Adds a dict to the results; drops `dynamic_with_cache` if it was
+        measured with another cache size. Returns all results."""
         results = {**self.results(), **others}
         combined = results.get("dynamic_with_cache")
         if combined and combined["size"] != results["cache"]["size"]:
@@ -282,7 +282,7 @@ class RunFolder:
         return results
 
     def move_aside(self):
-        """Renames the folder, if it is there, to a name that is free."""
+        """Renames the folder, if it exists, to an unused name."""
         if not self.path.exists():
             return None
         names = (f"{self.path.name}-old{n}" for n in itertools.count(1))
@@ -308,6 +308,6 @@ def load_file(path):
 
 
 def write_json(path, values):
-    """Writes plain values as JSON, whole or not at all."""
+    """Writes plain values as JSON, atomically."""
     with files.atomic_path(path) as temporary:
         temporary.write_text(json.dumps(values, indent=2) + "\n")
