@@ -328,8 +328,8 @@ def test_pieces_of_words(tmp_path):
         (("predictions", []), "must have items and predictions"),
         (("meta", "metric", "mean"), "metric='mean'"),
         (("meta", {}), "not a SyntaxGym suite, with meta"),
-        (("items", 0, "conditions", 0, {}), "no suite of SyntaxGym"),
-        (("items", 3), "no suite of SyntaxGym"),
+        (("items", 0, "conditions", 0, {}), "not a SyntaxGym suite"),
+        (("items", 3), "not a SyntaxGym suite"),
         (("items", 1, "item_number", 1), "mine.json: it has item 1 twice"),
         (
             ("items", 0, "conditions", 1, "condition_name", "same"),

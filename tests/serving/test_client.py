@@ -99,7 +99,9 @@ def test_generation(client):
 
 
 def test_requests_that_are_refused(client):
-    with pytest.raises(ValueError, match="`texts` must be a string or a list"):
+    with pytest.raises(
+        ValueError, match="`texts` must be a string or a nonempty list"
+    ):
         client.score([])
     with pytest.raises(ValueError, match="`token_ids`"):
         client.call("serving_default", token_ids=[[10**6]])

@@ -210,7 +210,7 @@ def refusal(model, format):
     elif not isinstance(model, memlm.EntailmentClassifier):
         return "`model` must be a `memlm_keras.Lang", "no: an autoencoder"
     elif format != "SavedModel":
-        return "of a SavedModel, an `Entail", "no: reads two sentences"
+        return "for a SavedModel, an `Entail", "no: reads two sentences"
     return None
 
 

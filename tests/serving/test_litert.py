@@ -110,7 +110,7 @@ def test_classifier_is_refused(vocabulary, tmp_path):
     classifier = memlm.EntailmentClassifier.from_preset(
         "weissenborn2016/gru_shared", vocabulary=vocabulary, scale=0.02
     )
-    with pytest.raises(ValueError, match="of a SavedModel, an `Entailment"):
+    with pytest.raises(ValueError, match="for a SavedModel, an `Entailment"):
         export(classifier, tmp_path / "x.tflite", format="litert")
 
 
