@@ -1,7 +1,7 @@
-"""Comparison of a finished language model with models that count words.
+"""Compares a trained language model with n-gram models.
 
-They are made in seconds. A model that predicts no better has learned too
-little, whatever its perplexity is.
+N-gram models take seconds to count. A model that predicts no better than they
+do has learned too little, whatever its perplexity.
 """
 
 import math
@@ -16,19 +16,19 @@ from memlm_keras.experiments.options import as_flag
 
 NAME = "comparison"
 _ORDER = 5
-# Words to print, and how often they must be predicted.
+# Number of words to print, and their minimum count in the test text.
 _WORDS, _OFTEN = 8, 3
-# Bits saved each time that are worth printing, with one digit.
+# Minimum bits gained per occurrence; fewer would be printed as 0.0.
 _LEAST = 0.05
 _LINES, _LONGEST = 3, 25
 _BITS = math.log(2.0)
-# Models above this share of the perplexity of frequencies learned little.
+# A model above this fraction of the unigram perplexity learned little.
 _LEARNED = 0.8
 
 
 def compare(experiment, model, asked, verbose, before):
-    """Perplexities of n-gram models, the words that the model gained most on,
-    and generated lines."""
+    """Returns the perplexities of n-gram models, the words that the model
+    predicts much better, and generated lines."""
     import numpy as np
 
     from memlm_keras.models.streaming import concatenate_batches
@@ -40,7 +40,7 @@ def compare(experiment, model, asked, verbose, before):
     cached = memlm.ngrams.with_cache(counted, corpus.validation, verbose=0)
 
     def scores(split):
-        """Targets, and what the model and the counts give them, in nats."""
+        """Returns targets and their log-probabilities by both models."""
         batches = evaluation_batches(experiment, model, split)
         found, weights = experiment.scores(model, split, verbose)
         by_counts, _ = cached.score_batches(batches)
@@ -64,7 +64,7 @@ def compare(experiment, model, asked, verbose, before):
 
 
 def _before_training(experiment, verbose):
-    """Perplexity of a trained model as it was, for one that is trained
+    """Returns the perplexity of a trained model before it was trained
     further."""
     if "trained" not in experiment.preset:
         return {}
@@ -96,8 +96,8 @@ def _perplexities(model, corpus, splits=("validation", "test")):
 def warn_if_little_is_learned(
     experiment, results, command=None, compared=False
 ):
-    """Compares a test perplexity with that of the words' frequencies, and
-    advises what was not given; of epochs, `describe` does if it follows."""
+    """Prints advice if the test perplexity is hardly below the unigram model's;
+    with `compared`, `describe` gives the advice about epochs."""
     corpus = experiment.corpus
     if not can_be_counted(corpus):
         return
@@ -122,7 +122,7 @@ def warn_if_little_is_learned(
         halves = own or experiment.settings.get("halve")
         flags = ["--optimizer=adam"] * (not adam) + ["--halve"] * (not halves)
         flags += ["a smaller --batch_size", "a larger --initial_range"]
-        # What the command chose is for longer training.
+        # Settings that the command chose only need more epochs.
         flags *= not (gains and chosen)
         flags = [f for f in flags if not _flags(f) <= typed]
         if gains and "learning_rate" in typed:
@@ -136,12 +136,12 @@ def warn_if_little_is_learned(
 
 
 def _flags(command):
-    """Names of the flags of a command, without the "no" of false ones."""
+    """Returns the names of a command's flags, without the prefix "no"."""
     return set(re.findall(r"--(?:no)?(\w+)", command))
 
 
 def _gained(vocabulary, words, nats):
-    """Words by the bits that were gained on all of their occurrences."""
+    """Returns the words with the most bits gained over all occurrences."""
     import numpy as np
 
     counts = np.bincount(words, minlength=len(vocabulary))
@@ -157,7 +157,7 @@ def _gained(vocabulary, words, nats):
 
 
 def _generated(experiment, model):
-    """Lines that the model writes, always the same."""
+    """Returns lines that the model generates from a fixed seed."""
     import keras
 
     if not model.causal:
@@ -172,8 +172,8 @@ def _generated(experiment, model):
 
 
 def _behind_counting(results, rows):
-    """Yields a line for a model that is behind Kneser-Ney, each with its cache
-    or both without, and what can help."""
+    """Yields a line of advice if the model is behind Kneser-Ney, where both
+    have a cache or neither has."""
     pairs = {
         "": ("this model", "Kneser-Ney, order 5"),
         " with a cache": ("this model with a cache", "Kneser-Ney with a cache"),
@@ -199,7 +199,7 @@ def _behind_counting(results, rows):
 
 
 def describe(results):
-    """Lines that say how good a model is, from its `results.json`."""
+    """Returns the lines of the comparison in `results.json`."""
     found = results[NAME]
     rows = {
         "words' frequencies": found["unigram"],

@@ -1,4 +1,4 @@
-"""Pictures of what trained models show, and of whole tables."""
+"""Draws attention of trained models, learning curves and tables."""
 
 import math
 import pathlib
@@ -27,15 +27,15 @@ ANALYSES = {
 }
 _PASSAGE = 24
 _COLUMNS = 100
-_LONGEST = 20  # Words of a sentence that is chosen to be drawn.
+_LONGEST = 20  # Maximum words of a sentence that is chosen to be drawn.
 _NEAREST = 7  # "More than six positions to the left."
 _DEPENDENCIES_DRAWN = 24
-# Of fewer, the mean is as good as that of one.
+# Cells with fewer pairs stay white, as their means are mostly noise.
 _FEWEST_PAIRS = 10
 
 
 def check_pictures(experiment, pictures):
-    """Raises `UsageError`, before training, for pictures it cannot draw."""
+    """Raises `UsageError` for pictures that the experiment cannot draw."""
     names = analyses_of(pictures)
     for option, analysis_name in (
         ("columns", "columns"),
@@ -67,7 +67,7 @@ def check_pictures(experiment, pictures):
 
 
 def analyses_of(pictures):
-    """Lists the requested analyses; raises `UsageError` for an unknown one."""
+    """Returns the requested analyses; raises `UsageError` for unknown ones."""
     names = [n for n in pictures.get("analyses", "").split(",") if n]
     for name in names:
         if name not in ANALYSES:
@@ -79,8 +79,8 @@ def analyses_of(pictures):
 
 
 def draw_language_model(experiment, model, folder, pictures, verbose=1):
-    """Draws attention and the requested analyses; returns the paths of
-    pictures, none for a model that does not attend to what was read before."""
+    """Draws attention and the requested analyses; returns the pictures' paths,
+    an empty list for a model that does not attend to earlier tokens."""
     if model.attending is None or not model.causal:
         return []
     corpus = experiment.corpus
@@ -89,7 +89,7 @@ def draw_language_model(experiment, model, folder, pictures, verbose=1):
     batches = evaluation_batches(experiment, model, "test")
     drawn = [folder / "attention.png"]
     tokens = _passage(corpus, batches, pictures.get("passage", _PASSAGE))
-    # Slots before these have nothing in them yet.
+    # Earlier memory slots are still empty.
     weights = model.attention(tokens[None])[0][:, -len(tokens) :]
     memlm.analysis.plot_attention(
         weights,
@@ -111,7 +111,7 @@ def draw_language_model(experiment, model, folder, pictures, verbose=1):
 
 
 def draw_sentence(models, corpus, path, sentence=None):
-    """Draws where models, a dict by name, attend along one sentence, as PNG."""
+    """Draws a PNG of the attention of `models`, a dict, in one sentence."""
     words = drawn_words(corpus, sentence)
     found = {
         name: memlm.analysis.sentence_predictions(
@@ -123,8 +123,8 @@ def draw_sentence(models, corpus, path, sentence=None):
 
 
 def drawn_words(corpus, sentence=None):
-    """Returns the words of a sentence, by default the longest of the test text
-    with at most 20 words, all of them known."""
+    """Returns the words of `sentence`, by default the longest sentence of the
+    test text with at most 20 words and no unknown word."""
     vocabulary = corpus.vocabulary
     unknown = vocabulary.unknown_id
     if sentence is not None:
@@ -147,7 +147,7 @@ def drawn_words(corpus, sentence=None):
 
 
 def read_mean_attention(folder):
-    """Mean attention of a run by position; `None` if it has none."""
+    """Returns the mean attention of a run by position, or `None`."""
     path = pathlib.Path(folder) / MEAN_ATTENTION
     if not path.exists():
         return None
@@ -155,7 +155,7 @@ def read_mean_attention(folder):
 
 
 def draw_lines(panels, path, x_label, y_label):
-    """Draws panels side by side, `{title: {label: {x: Summary}}}`, as PNG."""
+    """Draws panels `{title: {label: {x: Summary}}}` side by side as PNG."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5.5 * len(panels), 4), layout="constrained")
@@ -189,14 +189,14 @@ def draw_lines(panels, path, x_label, y_label):
 
 
 def draw_curve(log, monitor, path, title):
-    """Draws a metric of training and validation text by epoch, with the best
-    epoch."""
+    """Draws a metric of the training and validation text by epoch, and marks
+    the best epoch."""
     from matplotlib.ticker import LogLocator
     from matplotlib.ticker import MaxNLocator
     from matplotlib.ticker import NullFormatter
     from matplotlib.ticker import StrMethodFormatter
 
-    # It imports Keras, which a finished run does not need.
+    # This imports Keras, which a finished run does not need.
     from memlm_keras.analysis import pictures
 
     figure, axes = pictures.subplots(6, 4)
@@ -237,10 +237,10 @@ def draw_curve(log, monitor, path, title):
 
 
 def _passage(corpus, batches, length):
-    """The beginning of the test text; of models of sentences the first."""
+    """Returns the first tokens of the test text, or its first sentence."""
     tokens = corpus.test.tokens
     if getattr(batches, "context_of", None) == "sentence":
-        # As it is read: begun by the end of another, and no further.
+        # A model of sentences reads an end token, then one sentence.
         end = corpus.vocabulary.end_of_sentence_id
         first = tokens[: np.flatnonzero(tokens == end)[0]]
         tokens = np.concatenate([[end], first])
@@ -339,7 +339,7 @@ _DRAW = {
 
 
 def _parses(experiment, pictures):
-    """Name and sentences of a file of parses, or of a treebank's test text."""
+    """Returns the name and parsed sentences of a file or a treebank."""
     treebank = experiment.dataset.treebank
     if "conllu" in pictures:
         paths = [pathlib.Path(pictures["conllu"])]

@@ -24,19 +24,18 @@ from memlm_keras.experiments.options import NoUseError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.presets.rows import serialized
 
-# The protocols of papers, which results have next to the standard one.
+# Papers' evaluation protocols, reported next to the standard one.
 _ALSO = {"salton2017": ("salton2017",)}
-# Bytes of the logits of a batch that are worth a warning.
+# Size of a batch's logits, in bytes, above which a warning is printed.
 LARGE_LOGITS = 2**30
 _MEMORY_WINDOW = 5
-# Words of the prompt that is proposed.
+# Words of the suggested prompt.
 _PROMPT = 3
-# Its optimizer and schedule are those of trained models and `--halve`.
+# Further training and `--halve` use this preset's optimizer and schedule.
 _OWN = "memlm/small"
-# A trained model is trained further at this rate, up to the first epoch that
-# is no better.
+# Learning rate, epochs and patience of further training.
 _FURTHER_RATE, _FURTHER_EPOCHS, _FURTHER_PATIENCE = 0.001, 10, 1
-# Options that do not change its sizes and its vocabulary.
+# Options that keep the sizes and the vocabulary of a trained model.
 _FURTHER_OPTIONS = set(
     "data_dir document_start cbt_train_on documents dropout batch_size "
     "segment_length learning_rate distribution halve_after linear_decay "
@@ -64,7 +63,7 @@ class LanguageModelExperiment(Experiment):
 
     @property
     def is_further(self):
-        """Whether a trained model is trained further."""
+        """Whether the experiment trains a trained model further."""
         return "trained" in self.preset
 
     def _settings(self):
@@ -122,7 +121,7 @@ class LanguageModelExperiment(Experiment):
         return read_preset(self.preset_name, sizes)["model"]
 
     def _load_trained(self):
-        """The trained model, as it was."""
+        """Loads the trained model with its original weights."""
         model = trained.load(
             self.preset["trained"],
             memlm.LanguageModel,
@@ -136,7 +135,7 @@ class LanguageModelExperiment(Experiment):
         return model
 
     def _callbacks(self, model):
-        """Returns schedules of the learning rate, or sets one by batch."""
+        """Returns learning rate callbacks, or sets a schedule by batch."""
         from keras import callbacks
         from keras.optimizers import schedules
 
@@ -162,7 +161,7 @@ class LanguageModelExperiment(Experiment):
         return [callbacks.ReduceLROnPlateau(**plateau)] if plateau else []
 
     def _units(self):
-        """Units of the recurrent layers, matched if that is asked for."""
+        """Returns the units of the recurrent layers, matched on request."""
         units, overrides = self.preset["units"], self.overrides
         if not overrides.get("match_parameters"):
             return units
@@ -209,7 +208,7 @@ class LanguageModelExperiment(Experiment):
         return self.noised(batches), validation
 
     def _text_batches(self):
-        """The training text, as the preset reads it."""
+        """Returns the training batches, without noise."""
         settings = self.settings
         if reads_sentences(self.preset):
             return sentence_batches(
@@ -229,7 +228,7 @@ class LanguageModelExperiment(Experiment):
         )
 
     def _warn_of_long_sentences(self):
-        """Prints the size of the largest batch, if that is very large."""
+        """Prints a warning if the longest sentence makes very large logits."""
         settings, corpus = self.settings, self.corpus
         tokens = np.asarray(corpus.train.tokens)
         starts = memlm.data.sentence_starts(
@@ -248,7 +247,7 @@ class LanguageModelExperiment(Experiment):
             )
 
     def noised(self, batches):
-        """Returns batches with the noise of the preset, if it has any."""
+        """Adds the preset's noise, if any, to batches."""
         if noise := self.preset.get("noise"):
             batches = memlm.smoothing.NoisedBatches(
                 batches, statistics=self._statistics(), seed=self.seed, **noise
@@ -256,7 +255,7 @@ class LanguageModelExperiment(Experiment):
         return batches
 
     def _statistics(self):
-        """Counts of the training text, for noise and smoothing."""
+        """Returns counts of the training text, for noise and smoothing."""
         return memlm.smoothing.StreamStatistics.count(
             self.corpus.train.tokens, len(self.corpus.vocabulary)
         )
@@ -283,7 +282,7 @@ class LanguageModelExperiment(Experiment):
         return improved
 
     def measure(self, model, verbose=0):
-        """Measures perplexities, and answers the questions of a corpus."""
+        """Measures perplexities and, on CBT, the accuracy of answers."""
         batches = functools.partial(evaluation_batches, self, model)
         also = _ALSO.get(self.preset_name.partition("/")[0], ())
         scores = functools.partial(self.scores, model, verbose=verbose)
@@ -319,8 +318,8 @@ class LanguageModelExperiment(Experiment):
 
 
 def _prompt(corpus):
-    """Known words without punctuation, which a shell might read: the beginning
-    of a sentence of the test text, or else words within one."""
+    """Returns words to show as a prompt, without punctuation, which a shell
+    might interpret: the first words of a test sentence, or words within one."""
     vocabulary, tokens = corpus.vocabulary, np.asarray(corpus.test.tokens)
     end, within = vocabulary.end_of_sentence_id, []
     for sentence in np.split(tokens, np.flatnonzero(tokens == end)):
@@ -336,8 +335,8 @@ def _prompt(corpus):
 
 
 def _preset_of_trained(name, folder, overrides):
-    """The preset of a trained model, which is trained further in the manner of
-    our smallest row."""
+    """Returns the preset that trains a trained model further, with the
+    optimizer and schedule of `memlm/small`."""
     kind = trained.read_metadata(folder)["kind"]
     if kind != LANGUAGE_MODEL:
         raise UsageError(
@@ -367,7 +366,7 @@ def _preset_of_trained(name, folder, overrides):
 
 
 def _checksum(preset):
-    """SHA-256 of the weights that a run begins with, or `None`."""
+    """Returns the SHA-256 of a trained model's weights, or `None`."""
     if "trained" not in preset:
         return None
     metadata = trained.read_metadata(preset["trained"])
@@ -379,8 +378,8 @@ def _dropout_of(overrides):
 
 
 def _shortened(split, rows, most):
-    """Returns at most `most` tokens of a split, in `rows` pieces from equal
-    distances."""
+    """Returns at most `most` tokens of a split, as `rows` equally spaced
+    pieces."""
     if most is None or len(split) <= most:
         return split
     length = len(split) // rows
@@ -394,7 +393,7 @@ def _shortened(split, rows, most):
 
 
 def _change_training(preset, overrides):
-    """Sets another optimizer, and a rate that is halved or not."""
+    """Applies the overrides `optimizer` and `halve` to a preset."""
     schedules = ("linear_decay", "halve_after", "halve")
     given = {n: overrides[n] for n in schedules if overrides.get(n)}
     if len(given) > 1:
@@ -417,7 +416,7 @@ def _change_training(preset, overrides):
 
 
 def _rates(overrides, schedule):
-    """Settings of the learning rates of the epochs."""
+    """Returns the settings of the learning rate schedule."""
     if epochs := overrides.get("linear_decay"):
         return {"linear_decay": epochs}
     halve_after = overrides.get("halve_after", schedule.get("halve_after"))
@@ -426,7 +425,7 @@ def _rates(overrides, schedule):
 
 @functools.cache
 def _matched_units(reference, name, size, embedding_dim, scale, window):
-    """Units of a preset with as many parameters as the `reference`."""
+    """Returns the units that give as many parameters as `reference`."""
     budget = memlm.presets.count_params(reference, size, scale=scale)
     sizes = {} if window is None else {"window": window}
     return memlm.presets.match_parameters(
@@ -435,7 +434,7 @@ def _matched_units(reference, name, size, embedding_dim, scale, window):
 
 
 def _warn_of_few_documents(corpus, batches):
-    """Prints the share of padding, if that is most of an epoch."""
+    """Prints a warning if more than half of an epoch is padding."""
     places = batches.batch_size * batches.segment_length
     empty = 1 - batches.num_tokens / (batches.batches_per_epoch * places)
     if empty > 0.5:
@@ -447,7 +446,7 @@ def _warn_of_few_documents(corpus, batches):
 
 
 def _change_smoothing(name, preset, overrides):
-    """Sets the rate of noise or smoothing, and `other_words`."""
+    """Applies the overrides `rate` and `other_words` to a preset."""
     noise = preset.get("noise")
     smoothing = smoothing_of(preset["model"])
     if "rate" in overrides:

@@ -1,6 +1,6 @@
 """Measurements of trained models.
 
-`perplexities` measures every language model, `MEASUREMENTS` are on request.
+`perplexities` runs for every language model, `MEASUREMENTS` on request.
 """
 
 import dataclasses
@@ -22,32 +22,32 @@ WORD_TYPES = ("NE", "CN", "V", "P")
 # Results that `memlm` prints.
 BITS = ("bits_per_word", "bits_per_character")
 NUMBERS = ("perplexity", "accuracy", "token_accuracy", "sequence_accuracy")
-# Rows of autoencoding batches.
+# Batch size of autoencoders.
 _ROWS = 50
-# Steps that are learned from at once, and segments of the validation text, as
-# in Krause et al. (2018) and their code; a preset may have its own.
+# Steps of an update, and segments of the validation text, as in Krause et al.
+# (2018) and their code; a preset may set its own.
 _DYNAMIC = {"steps": 5, "segments": 6000}
 # Settings of a cache.
 _CACHE = ("size", "theta", "weight")
-# Rows of the gradient statistics, as there.
+# Batch size of the gradient statistics, as in Krause et al.
 _DYNAMIC_ROWS = 100
 
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
-    """A measurement that is made on request."""
+    """A measurement that runs on request."""
 
     name: str  # its key in `results.json`
-    # (experiment, model, asked, verbose, before) to plain values; `before` has
-    # the results so far.
+    # Maps (experiment, model, asked, verbose, before) to plain values; `before`
+    # is the dict of results so far.
     function: Callable
-    # Options that request it together, and their keys in its results, if any.
-    # The first must be typed, or be the only one.
+    # From each required option to its key in the results, or `None`. If there
+    # are several, the first must be given by the user, not by the preset.
     needs: dict
-    check: Callable | None = None  # (experiment, asked), raises `UsageError`
+    check: Callable | None = None  # (experiment, asked); raises `UsageError`
 
     def settings(self, asked):
-        """Values that identify it in results, or `None` if not requested."""
+        """Returns the identifying values, or `None` if not requested."""
         if not all(asked.get(option) for option in self.needs):
             return None
         if self.name == COMPLETION:
@@ -61,13 +61,13 @@ class Request:
 
     experiment: object
     measurement: Measurement
-    asked: dict  # all options, also those of the preset
+    asked: dict  # options of the user and of the preset
     settings: dict
-    typed: bool  # whether an option requested it, not the preset
+    typed: bool  # whether the user requested it, rather than the preset
 
     @property
     def name(self):
-        """Its key in results."""
+        """Key of the measurement in results."""
         return self.measurement.name
 
     def make(self, model, verbose, before):
@@ -78,7 +78,7 @@ class Request:
         return {**self.settings, **found}
 
     def is_in(self, results):
-        """Whether results have it, made with the same settings."""
+        """Whether results contain it, measured with the same settings."""
         made = results.get(self.name)
         return made is not None and all(
             made.get(key) == value for key, value in self.settings.items()
@@ -86,9 +86,10 @@ class Request:
 
 
 def requests(experiment, asked, before):
-    """Lists the `Request`s of the options `asked` and of the preset; of the
-    preset, none that combines others. Of the preset's cache, the size of the
-    results `before` is kept."""
+    """Returns the `Request`s of the options `asked` and of the preset.
+
+    Combined measurements run only if the user asks for them. The cache size of
+    earlier results `before` replaces the preset's."""
     typed = {option for option, value in asked.items() if value}
     if cache := experiment.preset.get("cache"):
         size = before.get("cache", cache)["size"]
@@ -111,7 +112,7 @@ def requests(experiment, asked, before):
 
 
 def plain_perplexity(result):
-    """Returns a `Perplexity` as plain values, with those of other protocols."""
+    """Returns a `Perplexity`, with other protocols, as a dict."""
     names = "perplexity loss predicted_tokens total_tokens protocol".split()
     others = {k: plain_perplexity(v) for k, v in result.others.items()}
     return {name: getattr(result, name) for name in names} | others
@@ -126,9 +127,10 @@ def perplexities(
     splits=("validation", "test"),
     scores=lambda split: None,
 ):
-    """Measures perplexities by split, and bits by word and character; `batches`
-    is a function of the split, and `scores` one that gives the known scores, if
-    any."""
+    """Returns perplexities by split, with bits per word and character.
+
+    `batches` and `scores` are functions of the split; `scores` returns known
+    scores or `None`."""
     return {
         split: plain_with_bits(
             memlm.evaluation.perplexity(
@@ -146,8 +148,8 @@ def perplexities(
 
 
 def plain_with_bits(result, corpus, split):
-    """A `Perplexity` of a split as plain values, and the bits of its text, if
-    it is known."""
+    """Returns a `Perplexity` of a split as a dict, with bits per word and
+    character if the split has counts of its text."""
     values, split = plain_perplexity(result), getattr(corpus, split)
     if split.counts is None or not result.causal:
         return values
@@ -160,7 +162,7 @@ def plain_with_bits(result, corpus, split):
 
 
 def describe_bits(values):
-    """Bits of a split of `results.json` in one line, or `None`."""
+    """Returns one line with the bits of a split's results, or `None`."""
     if BITS[0] not in values:
         return None
     by_word, by_character = (values[name] for name in BITS)
@@ -174,8 +176,8 @@ def describe_bits(values):
 
 
 def add_cache(experiment, model, asked, verbose, before=None):
-    """The model with the best cache, and its settings; `before` has those of
-    an earlier measurement, if any."""
+    """Returns the model with the best cache, and the cache's settings, taken
+    from an earlier measurement `before` of the same size if given."""
     if before and before["size"] == asked["cache_size"]:
         cache = cache_of(before)
     else:
@@ -184,7 +186,7 @@ def add_cache(experiment, model, asked, verbose, before=None):
 
 
 def cache_of(results):
-    """The cache of an earlier measurement."""
+    """Returns the cache of an earlier measurement."""
     return memlm.mixtures.NeuralCache(**{k: results[k] for k in _CACHE})
 
 
@@ -193,7 +195,7 @@ def _settings_of(cache):
 
 
 def _choose_cache(experiment, model, asked, verbose):
-    """The `CacheChoice` of the validation text."""
+    """Returns the `CacheChoice` on the validation text."""
     choices = {
         **(experiment.preset.get("cache") or {}),
         "size": asked["cache_size"],
@@ -202,7 +204,7 @@ def _choose_cache(experiment, model, asked, verbose):
 
 
 def _try_caches(experiment, model, split, choices, verbose):
-    """A `CacheChoice`, from the scores of the model without a cache."""
+    """Returns a `CacheChoice`, from scores of the model without a cache."""
     return memlm.evaluation.choose_cache(
         model,
         evaluation_batches(experiment, model, split),
@@ -334,7 +336,7 @@ def _by_samples(experiment, model, asked, verbose, before):
 
 
 def _by_mode(experiment, model, asked, verbose, before):
-    # Of noise, the mode is the text itself.
+    # For data noising, the mode is the text without noise.
     mode = model.with_prediction("mode") if model.smoothing else model
     batches = evaluation_batches(experiment, mode, "validation")
     result = memlm.evaluation.perplexity(mode, batches, verbose=verbose)
@@ -373,7 +375,7 @@ COMPLETION = "completion"
 
 
 def answer_cbt(experiment, model, verbose):
-    """Accuracy on the test questions of each word type, as plain values."""
+    """Returns the accuracy on the test questions of each word type."""
     return {
         word_type: _answer(experiment, model, questions, verbose)
         for word_type, questions in cbt_questions(experiment).items()
@@ -381,7 +383,7 @@ def answer_cbt(experiment, model, verbose):
 
 
 def cbt_questions(experiment):
-    """Test questions of each word type."""
+    """Returns the test questions of each word type, a dict."""
     data_dir = experiment.overrides.get("data_dir")
     return {
         word_type: memlm.data.cbt_questions(
@@ -392,7 +394,7 @@ def cbt_questions(experiment):
 
 
 def identity(paths):
-    """Checksums that identify files, a list of integers."""
+    """Returns checksums that identify files, a list of integers."""
     return [zlib.crc32(pathlib.Path(path).read_bytes()) for path in paths]
 
 
@@ -428,7 +430,7 @@ def _answer(experiment, model, questions, verbose):
 
 
 def reconstruction(experiment, model, split, sampler, verbose):
-    """Accuracies of a reconstructed split in percent, as plain values."""
+    """Returns reconstruction accuracies of a split in percent, a dict."""
     batches = memlm.data.AutoencodingBatches(
         getattr(experiment.corpus, split).tokens,
         _ROWS,
@@ -493,8 +495,8 @@ MEASUREMENTS = (
 
 
 def print_requested(results, requests):
-    """Prints what was requested; the comparison has a table of its own, with
-    what the preset requests."""
+    """Prints the requested measurements. If the comparison is among them, its
+    table replaces the measurements that the preset requested."""
     compared = comparison.NAME in results
     if compared:
         print("\n".join(comparison.describe(results)))
@@ -509,7 +511,7 @@ def print_requested(results, requests):
 
 
 def print_numbers(results):
-    """Prints the numbers of `results.json`, or of a part of it, one a line."""
+    """Prints the numbers of `results.json` or of a part, one per line."""
     for key, value in results.items():
         if not isinstance(value, dict):
             continue

@@ -9,7 +9,7 @@ from memlm_keras.experiments.options import KNESER_NEY
 
 
 class NgramExperiment(Experiment):
-    """A Kneser-Ney model, by itself or with a cache."""
+    """A Kneser-Ney model, with or without a cache."""
 
     kind = KNESER_NEY
     is_trained = False
@@ -29,7 +29,7 @@ class NgramExperiment(Experiment):
         return 1, 0
 
     def count(self, verbose=1):
-        """Counts; returns the model without cache, and that of the preset."""
+        """Counts; returns the model without cache, and the preset's model."""
         corpus, ngrams = self.corpus, memlm.ngrams
         counted = ngrams.KneserNey(
             len(corpus.vocabulary), order=self.preset["order"]
@@ -51,7 +51,7 @@ class NgramExperiment(Experiment):
         }
 
     def estimate(self):
-        """Counts and measures; returns plain values for the results."""
+        """Counts and measures; returns a dict for `results.json`."""
         begin = time.perf_counter()
         counted, model = self.count()
         seconds = time.perf_counter() - begin

@@ -1,6 +1,6 @@
-"""Options of experiments, each declared once; nothing here imports Keras.
+"""Options of experiments, each declared once; does not import Keras.
 
-The flags of `memlm`, run folders, grids and `Experiment` follow from them.
+The flags of `memlm`, run folders, grids and `Experiment` use them.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ CLASSIFIER = "EntailmentClassifier"
 AUTOENCODER = "SequenceAutoencoder"
 LANGUAGE_MODEL = "LanguageModel"
 KNESER_NEY = "KneserNey"
-# Kinds of models, as errors name them.
+# Kinds of models, and their names in errors.
 KINDS = {
     LANGUAGE_MODEL: "language models",
     CLASSIFIER: "classifiers",
@@ -24,27 +24,27 @@ KINDS = {
 
 
 class UsageError(ValueError):
-    """A name, a flag or a path is wrong, and nothing was done."""
+    """Raised for a wrong name, flag or path, before anything is done."""
 
 
 class MissingTextError(UsageError):
-    """There is no text at a path."""
+    """Raised if there is no text at a path."""
 
 
 class NoUseError(UsageError):
-    """A preset does not use an option, by name, that other presets use."""
+    """Raised if a preset does not use an option that other presets use."""
 
     def __init__(self, option, message):
         super().__init__(message)
         self.option = option
 
 
-# Errors of paths that are typed.
+# Errors of a wrong path.
 OF_PATHS = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 
 def text_of(error):
-    """The text of an error, that of the system without its number."""
+    """Returns an error's message, without the number of an `OSError`."""
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.strerror}: {error.filename}"
     return str(error)
@@ -52,7 +52,7 @@ def text_of(error):
 
 @contextlib.contextmanager
 def wrong_use():
-    """Makes errors of arguments, or of a file that is typed, `UsageError`s."""
+    """Context that turns errors of arguments and paths into `UsageError`."""
     try:
         yield
     except UsageError:
@@ -68,7 +68,7 @@ def nearest(name, names):
 
 
 def split_paths(text):
-    """Paths with commas between, or one that exists and has commas itself."""
+    """Splits paths at commas, unless the whole text is an existing path."""
     return [text] if os.path.exists(text) else text.split(",")
 
 
@@ -85,13 +85,13 @@ class Option:
     at_most: float | None = None
     above: float | None = None
     below: float | None = None
-    kinds: tuple = tuple(KINDS)  # kinds of model that use it
-    # Stands for a true value in run folders' names; `None`: name and value.
+    kinds: tuple = tuple(KINDS)  # kinds of models that use it
+    # Replaces name and value in run folders' names if not `None`.
     label: str | None = None
-    writes: bool = False  # whether it names a file to write
+    writes: bool = False  # whether the value is a file to write
 
     def read(self, value):
-        """Converts a value or its text; raises `UsageError` if not accepted."""
+        """Converts a value or its text; raises `UsageError` if invalid."""
         converted = self._convert(value)
         if (
             converted is None
@@ -109,7 +109,7 @@ class Option:
         return converted
 
     def _convert(self, value):
-        """The value as `type`, or `None`."""
+        """Returns the value converted to `type`, or `None`."""
         if self.type is bool and isinstance(value, str):
             return {"true": True, "false": False}.get(value.lower())
         if isinstance(value, bool) and self.type in (int, float):
@@ -120,13 +120,13 @@ class Option:
             converted = self.type(value)
         except (TypeError, ValueError, OverflowError):
             return None
-        # No size, rate or time is infinite, or no number.
+        # Infinity and NaN are not valid sizes, rates or times.
         is_number = self.type is not float or math.isfinite(converted)
         return converted if is_number else None
 
     @property
     def expected(self):
-        """The accepted values, in words."""
+        """Describes the accepted values."""
         if self.choices is not None:
             return f"one of {', '.join(map(str, self.choices))}"
         names = {int: "an integer", float: "a number", bool: "true or false"}
@@ -138,21 +138,21 @@ class Option:
             (", below", self.below),
         ):
             if limit is not None:
-                # Integers are whole, however large.
+                # Prints large integers without an exponent.
                 text += f"{words} {limit:{'g' if limit % 1 else '.0f'}}"
         return text
 
 
 def read_options(options, values, kind=None):
-    """Returns the given values; raises `UsageError` for names and values that
-    are unknown, not accepted or not used by this kind of model."""
+    """Returns a dict of the given values, converted; raises `UsageError` for
+    unknown names, invalid values and options that `kind` does not use."""
     known = {option.name: option for option in options}
     for name in values:
         if name not in known:
             raise UsageError(
                 f"There is no setting {name!r}.{nearest(name, known)}"
             )
-    # In the options' order: equal values name equal experiments.
+    # In the options' order, so that equal values give equal folder names.
     given = {}
     for name, option in known.items():
         value = values.get(name)
@@ -169,7 +169,7 @@ def read_options(options, values, kind=None):
 
 
 def as_flag(name, value):
-    """The flag that gives an option a value."""
+    """Returns the flag that sets an option to a value."""
     if isinstance(value, bool):
         return f"--{name}" if value else f"--no{name}"
     return f"--{name}={value}"
@@ -187,7 +187,7 @@ _of_autoencoders = functools.partial(Option, kinds=(AUTOENCODER,))
 
 to_write = functools.partial(Option, type=str, writes=True)
 
-# Corpora by name, for models of texts and of sentence pairs.
+# Names of corpora for models of texts and of sentence pairs.
 TEXTS = ("embedded", "ptb", "wikitext-2", "cbt")
 PAIRS = ("embedded", "snli", "sick")
 
@@ -204,7 +204,7 @@ DATASET = Option(
     "file with --document_start.",
 )
 
-# How the text is read.
+# Options of reading the text.
 READING = (
     Option(
         "data_dir",
@@ -269,7 +269,7 @@ READING = (
     ),
 )
 
-# Sizes of the model, and its initial weights.
+# Sizes and initial weights of the model.
 SIZES = (
     _neural(
         "scale",
@@ -419,7 +419,7 @@ TRAINING = (
     ),
 )
 
-# The settings besides preset, dataset and seed; by default the preset's.
+# Settings besides preset, dataset and seed; the preset has their defaults.
 OVERRIDES = {o.name: o for o in (*READING, *SIZES, *TRAINING)}
 
 VERBOSE = Option(
@@ -430,7 +430,7 @@ VERBOSE = Option(
     default=1,
     choices=(0, 1, 2),
 )
-# These do not change what a run is.
+# Options that do not identify a run.
 RUNNING = (
     Option("epochs", int, "Maximum number of epochs.", at_least=1),
     Option(
@@ -461,7 +461,7 @@ RUNNING = (
     ),
 )
 
-# What is measured of a trained model, by `measurements.MEASUREMENTS`.
+# Options that request measurements of `measurements.MEASUREMENTS`.
 MEASURING = (
     _of_language(
         "test_last",
@@ -521,7 +521,7 @@ MEASURING = (
     ),
 )
 
-# Perplexities of parts of a text.
+# Options of perplexities by recency.
 BY = (
     Option(
         "by",
@@ -620,7 +620,7 @@ PICTURES = (SENTENCE, *DRAWING)
 # === Groups of `--help` ===
 
 OUTPUT, OF_PAPERS = "Output and process", "For some of the papers' models"
-# Options that few presets have.
+# Options that few presets use.
 _OF_PAPERS = frozenset(
     "analyses answers beams cbt_train_on columns conllu embedding_range "
     "hypothesis initial_range key l2 length_multiple match_parameters memory "
@@ -637,7 +637,7 @@ _GROUPS = {
 
 
 def group_of(option):
-    """Title of the options that `--help` shows an option with."""
+    """Returns the title of an option's group in `--help`."""
     titles = (title for title, group in _GROUPS.items() if option in group)
     title = next(titles, OUTPUT)
     if title != OUTPUT and option.name in _OF_PAPERS:

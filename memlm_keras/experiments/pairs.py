@@ -1,5 +1,5 @@
-"""Experiments with models of two sequences, classifiers and autoencoders; and
-tables of what a classifier predicts."""
+"""Experiments with classifiers of sentence pairs and autoencoders; tables of
+a classifier's predictions."""
 
 import math
 import shlex
@@ -18,19 +18,19 @@ from memlm_keras.experiments.options import CLASSIFIER
 from memlm_keras.experiments.options import wrong_use
 from memlm_keras.presets import Measure
 
-# Rows of batches that are only measured.
+# Batch size of evaluation.
 _ROWS = 64
 
 
 class PairExperiment(Experiment):
-    """Common parts; a subclass defines `sequences(pictures)`, which returns the
-    two sequences to draw, as lists of tokens."""
+    """Base class of both kinds; a subclass defines `sequences(pictures)`, which
+    returns the two sequences to draw, as lists of tokens."""
 
     monitor = "val_accuracy"
     mode = "max"
 
     def _make_preset(self):
-        # The size of the embeddings depends on no other size.
+        # Set directly, as other sizes do not depend on `embedding_dim`.
         sizes = dict(self.overrides)
         embedding_dim = sizes.pop("embedding_dim", None)
         preset = read_preset(self.preset_name, sizes)
@@ -39,7 +39,7 @@ class PairExperiment(Experiment):
         return preset
 
     def draw(self, model, folder, pictures=None, verbose=0):
-        """Draws what an associative memory read, if there is one."""
+        """Draws what an associative memory reads, if the model has one."""
         cells = [getattr(reader, "cell", None) for reader in model.readers]
         if not all(hasattr(cell, "trace") for cell in cells):
             return []
@@ -63,7 +63,7 @@ class ClassifierExperiment(PairExperiment):
     """A classifier of sentence pairs."""
 
     kind = CLASSIFIER
-    # In percent, as in the paper.
+    # Percentages, as in the paper.
     columns = [
         Measure("validation accuracy", ("validation", "accuracy")),
         Measure("test accuracy", ("test", "accuracy")),
@@ -88,7 +88,7 @@ class ClassifierExperiment(PairExperiment):
         }
 
     def epochs(self, epochs=None, patience=None):
-        # An epoch of the paper is a pass, which may be several of ours.
+        # The paper's epoch is one pass over the pairs, several epochs here.
         if epochs is None:
             passes = self.preset["schedule"]["epochs"]
             epochs = passes * self.settings["epochs_of_a_pass"]
@@ -165,7 +165,7 @@ class ClassifierExperiment(PairExperiment):
 
 
 class AutoencoderExperiment(PairExperiment):
-    """An autoencoder, which writes the sentence that it has read."""
+    """An autoencoder, which reproduces the sentence that it has read."""
 
     kind = AUTOENCODER
     columns = [
@@ -205,13 +205,13 @@ class AutoencoderExperiment(PairExperiment):
         vocabulary = self.corpus.vocabulary
         words = figures.drawn_words(self.corpus, pictures.get("sentence"))
         end = vocabulary.tokens[vocabulary.end_of_sentence_id]
-        # As it is read, and as the decoder reads it.
+        # Inputs of the encoder and of the decoder.
         return [*words, end], [end, *words]
 
 
 def predict_pairs(model, path):
-    """Returns a table of the pairs of a file, with the label and probabilities
-    that a classifier predicts, and notes: the accuracy if it has labels."""
+    """Returns a table of the pairs of a file with predicted labels and
+    probabilities, and notes with the accuracy if the file has labels."""
     from memlm_keras.data.tables import table_text
 
     rows = [row for _, row in pair_corpora.read_pairs(path, ("label",))]

@@ -1,5 +1,4 @@
-"""`memlm pairs` and `memlm certify`: tests of what a model knows and of what it
-gives."""
+"""`memlm pairs` and `memlm certify`: tests of grammar and of probabilities."""
 
 import dataclasses
 import json
@@ -20,7 +19,7 @@ from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import wrong_use
 from memlm_keras.experiments.tables.report import markdown_table
 
-# Columns of tables, and the attributes of accuracies.
+# Attributes of accuracies, by column of a table.
 _COLUMNS = {
     "pairs": "pairs",
     "items": "items",
@@ -121,8 +120,8 @@ def pairs(
 
 
 def _reader(path, method, eos, mean):
-    """A function that measures a model on the pairs or the suites of a path,
-    and a note."""
+    """Returns a function that measures a model on the pairs or suites of a
+    path, and a note on the table."""
     from memlm_keras.linguistics.minimal_pairs import SUFFIXES
 
     linguistics = memlm.linguistics
@@ -166,7 +165,7 @@ def _reader(path, method, eos, mean):
 
 
 def _table(result, published):
-    """Lines of the accuracies of one run, overall and by level."""
+    """Returns table lines with a run's accuracy, overall and by level."""
     from memlm_keras.linguistics.minimal_pairs import published_mean
 
     columns = {
@@ -190,7 +189,7 @@ def _table(result, published):
 
 
 def _cell(value):
-    """A number, an interval or `None` as text."""
+    """Formats a number, an interval or `None`."""
     if isinstance(value, tuple):
         return " to ".join(map(_cell, value))
     if isinstance(value, float):
@@ -199,7 +198,7 @@ def _cell(value):
 
 
 def _over_seeds(opened, measured):
-    """Lines with the mean of runs that differ in their seed alone."""
+    """Yields the mean accuracy of runs that differ only in their seed."""
     from scipy import special
 
     settings = {}
@@ -224,7 +223,7 @@ def _over_seeds(opened, measured):
 
 
 def _rows(measured):
-    """Rows of all pairs; of several runs, each row names its own."""
+    """Returns the table of all pairs; with several runs, rows name theirs."""
     text = []
     for run, result in measured.items():
         columns = result.columns()

@@ -22,8 +22,8 @@ from memlm_keras.experiments.options import read_options
 from memlm_keras.experiments.run_folder import write_json
 from memlm_keras.experiments.tables.report import markdown_table
 
-# Sentences that a bidirectional model reads at once, and the multiple that
-# lengths are padded to: neither changes what it predicts.
+# Batch size of a bidirectional model, and the multiple to which lengths are
+# padded; neither changes predictions.
 _ROWS, _MULTIPLE = 64, 8
 _NOTE = (
     "Tokens by how many tokens back the same one last stood in its document. "
@@ -66,7 +66,7 @@ def evaluate(
 
 
 def _measured_run(path):
-    """Opens a run, or, where a script registered its preset, its model."""
+    """Opens a run, or only its model if its preset is not registered."""
     opened = open_run(path)
     if opened.folder is not None and opened.folder.model_path.exists():
         try:
@@ -77,7 +77,7 @@ def _measured_run(path):
 
 
 def _evaluate_run(opened, text, measures, verbose):
-    """Measures a run or a trained model, on its own text or on another."""
+    """Measures a run or a trained model, on its text or another one."""
     folder = opened.folder
     measures = read_options(options.MEASURING, measures, opened.kind)
     with process.quiet(verbose):
@@ -99,11 +99,11 @@ def _evaluate_run(opened, text, measures, verbose):
 
 
 def _experiment_and_model(opened, text, verbose):
-    """The experiment of a run, on another text if one is given, and its model.
+    """Returns the experiment of a run, and its model.
 
-    Another text is read with the model's vocabulary."""
+    If `text` gives another dataset, the model's vocabulary reads it."""
     if opened.counts:
-        # No file keeps the model, as counting takes seconds.
+        # Counting takes seconds, so n-gram models are not saved.
         experiment = opened.experiment
         _, model = experiment.count(verbose)
         vocabulary = experiment.corpus.vocabulary
@@ -126,7 +126,7 @@ def _experiment_and_model(opened, text, verbose):
 
 
 def _results_before(opened, text):
-    """Returns the results that a run has on the same text."""
+    """Returns the earlier results of a run if it is on its own text."""
     if text or opened.folder is None:
         return {}
     return opened.folder.results() or {}
@@ -150,8 +150,8 @@ def _require_no_measures(opened, measures):
 
 
 def _file_and_text(opened, text):
-    """A language model without its run folder, the corpus of `text`, and a
-    function from a split to batches."""
+    """Returns a language model without a run folder, the corpus of `text`, and
+    a function from a split to batches."""
     path = opened.path
     if "dataset" not in text:
         raise UsageError(
@@ -231,7 +231,7 @@ def _evaluate_mean(runs, given, verbose):
 
 
 def _evaluate_by(runs, text, parts, measures, verbose, typed):
-    """Measures runs side by side, by how far back each word occurred."""
+    """Compares runs by how far back each word last occurred."""
     for name, value in measures.items():
         if name != "cache_size":
             raise UsageError(
@@ -255,9 +255,9 @@ def _evaluate_by(runs, text, parts, measures, verbose, typed):
 
 
 def _side_by_side(runs, text, measures, verbose):
-    """Yields name, model, corpus and a function from a split to batches of each
-    run, and with `cache_size` those of models with a cache: of runs without a
-    mixture of their own."""
+    """Yields name, model, corpus and a function from a split to batches for
+    each run; with `cache_size`, also for the model with a cache, unless it has
+    a mixture."""
     names = [run.name for run in runs]
     if len({*names}) < len(names):
         names = [run.path for run in runs]
@@ -318,7 +318,7 @@ def _compare(runs, split, verbose, command, out=None, plot=None):
 
 
 def _table(results):
-    """Lines of the perplexities, a column for each run."""
+    """Returns the lines of the table, with a column for each run."""
     one = next(iter(results.values()))
     rows = [
         [bin, f"{tokens:,}", f"{share:.1%}", *map(_cell, perplexities)]
@@ -346,7 +346,7 @@ def _cell(perplexity):
 
 
 def _values(result):
-    """A `RecencyPerplexity` as plain values; an empty bin has no perplexity."""
+    """Returns a `RecencyPerplexity` as a dict; empty bins have `None`."""
     return {
         "perplexity": result.total.perplexity,
         "loss": result.total.loss,

@@ -99,7 +99,7 @@ def export(
 
 
 def facts_of(opened, cache=False):
-    """Facts of a model for its card, from its folder, if any."""
+    """Returns a dict of facts about a model for its model card."""
     if opened.preset is not None:
         return trained.read_metadata(opened.preset)["card"]
     results = opened.folder and opened.folder.results()
@@ -118,7 +118,7 @@ def facts_of(opened, cache=False):
             for name in ("perplexity", "accuracy")
             if name in found.get(split, {})
         },
-        # The tokens that the perplexity is over.
+        # The protocol says which tokens the perplexity counts.
         "perplexity": results.get("test", {}).get("protocol"),
         "trained": f"{results['date']}, {results['backend']}",
     }

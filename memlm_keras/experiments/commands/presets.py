@@ -53,7 +53,7 @@ def presets(
             print(f"\n{paper.source()}")
             last = paper
         if registry.resized(name, row, sizes).parameters is None:
-            # They are counted in a model.
+            # Counting parameters builds a model.
             process.import_keras()
         preset = registry.get(name, **sizes)
         count = memlm.presets.count_params(name, size, **sizes)
@@ -71,7 +71,7 @@ def presets(
 
 
 def describe_trained(name):
-    """Parameters of a trained model, and its size and quality in words."""
+    """Returns the parameter count and a description of a trained model."""
     if name not in trained.names():
         return "", f"not installed. {trained.SOURCES[name]}"
     folder = trained.find(name)
@@ -87,7 +87,7 @@ def describe_trained(name):
 
 
 def describe(preset):
-    """Describes a preset: 'LSTM 834, key value predict of window 5'."""
+    """Describes a preset, as in "LSTM 834, key value predict of window 5"."""
     model = preset["model"]
     parts = [model[key] for key in ("encoder", "decoder") if key in model]
     layers = model.get("recurrent", parts)
@@ -119,11 +119,11 @@ def describe(preset):
 
 
 def _describe_layer(layer):
-    """Name and main size of a serialized layer."""
+    """Returns the name and main size of a serialized layer."""
     while "cell" in layer["config"]:
         layer = layer["config"]["cell"]
     name = layer["class_name"].removesuffix("Cell")
-    # Camel case as words, except names in capitals.
+    # Split camel case into words, but keep acronyms.
     words = re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z]+", name)
     text = " ".join(w if w.isupper() else w.lower() for w in words)
     config = layer["config"]

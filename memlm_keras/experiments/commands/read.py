@@ -1,4 +1,4 @@
-"""Commands that read a text with a model, and show what it gives."""
+"""`memlm score`, `generate`, `attention` and `predict`."""
 
 import math
 import os
@@ -167,9 +167,9 @@ def attention(
 
 
 def _write_page(opened, text, out):
-    """Writes the page of one text."""
+    """Writes an HTML page with the attention of one text."""
     model = opened.model_that("attention")
-    # Classifiers attend from one sentence to another, and have no such page.
+    # Classifiers attend to another sentence, which the page cannot show.
     if getattr(model, "attending", None) is None:
         raise UsageError(
             f"{opened.path} attends to nothing that could be drawn."

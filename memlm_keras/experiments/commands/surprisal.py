@@ -118,8 +118,8 @@ def surprisal(
     if segment_length is not None and rate is None:
         raise UsageError("--segment_length is for --rate.")
     paths = [*run, *file]
-    # The last path is a text, and so are all from the first file that is no
-    # model on.
+    # Texts start at the first file that is not a model; the last path is always
+    # a text.
     first = 1
     while first < len(paths) - 1 and not (
         pathlib.Path(paths[first]).is_file()
@@ -169,7 +169,7 @@ def surprisal(
         if has_documents:
             documents = store.read_documents(texts, document_start, *part)
         else:
-            # It may be a pipe.
+            # Read once, as the file may be a pipe.
             documents = [(texts[0], list(store.read_lines(texts[0])))]
     count = unknown = 0
     entered = store.EnteredText(vocabulary)
@@ -210,7 +210,7 @@ def _suffix(path):
 
 
 def _shard(text, out):
-    """The numbers of `--shard`, and the file of the shard."""
+    """Returns the part and number of parts of `--shard`, and its file."""
     match = re.fullmatch(r"(\d+)/(\d+)", text)
     part, parts = map(int, match.groups()) if match else (0, 0)
     if not 1 <= part <= parts:
@@ -241,7 +241,7 @@ def _write_stimuli(
     frequency=None,
     spillover=0,
 ):
-    """Writes a table of the words or regions of a table of sentences."""
+    """Writes the words or regions of a table of sentences as a table."""
     if by != "word" and regions is None:
         raise UsageError("--by needs --regions.")
     linguistics = memlm.linguistics
@@ -281,7 +281,7 @@ def _write_stimuli(
 
 
 def _counted_text(frequency, opened):
-    """The text that words are counted in."""
+    """Returns the text in which words are counted."""
     if frequency != "train":
         with wrong_use():
             return [*memlm.data.text_store.read_lines(frequency)]

@@ -113,7 +113,7 @@ def _show_tables(paper, others):
 
 
 def read_grid(texts):
-    """`SETTING=VALUE,VALUE` as a dict of lists."""
+    """Parses texts `SETTING=VALUE,VALUE` into a dict of lists."""
     grid = {}
     for text in texts:
         name, _, values = text.partition("=")

@@ -17,7 +17,7 @@ from memlm_keras.experiments.options import as_flag
 from memlm_keras.experiments.tables.report import outcome
 
 _ENGLISH = "memlm/english"
-# Options that a paper's row may have and still be fitted to a text.
+# Training options that still let a paper's preset be fitted to a text.
 _FITTED_TOO = ("halve", "optimizer", "distribution")
 
 
@@ -146,7 +146,7 @@ def train(
 
 
 def _print_choice(choice, preset, dataset, values, running):
-    """Prints what was chosen, and why."""
+    """Prints the choice and its reasons."""
     print("\n".join(choice.reasons))
     chosen = {**values, **choice.options, **choice.running, **running}
     print(f"Chosen: {_command(choice.preset, dataset, chosen)}")
@@ -160,7 +160,7 @@ def _print_choice(choice, preset, dataset, values, running):
 
 
 def _command(preset, dataset, values):
-    """The command that trains with these options."""
+    """Returns the command that trains with these options."""
     flags = [as_flag(name, value) for name, value in values.items()]
     return shlex.join(
         ["memlm", "train", preset, f"--dataset={dataset}", *flags]
@@ -168,8 +168,8 @@ def _command(preset, dataset, values):
 
 
 def _further(dataset, values):
-    """The command that trains the English model further, without the options
-    that it refuses, or `None`."""
+    """Returns the command that trains the English model further, without
+    options that it does not accept, or `None`."""
     try:
         Experiment(_ENGLISH, dataset, **values)
     except NoUseError as error:

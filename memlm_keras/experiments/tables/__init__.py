@@ -1,1 +1,1 @@
-"""Tables of the papers: runs of their rows, and what is written of them."""
+"""Tables of the papers: runs of their rows, and the written tables."""

@@ -1,4 +1,4 @@
-"""Results of runs: as plain values, as one line, and as tables."""
+"""Summarises results of runs, and writes them as lines and tables."""
 
 import dataclasses
 import statistics
@@ -25,12 +25,12 @@ _PER_RUN = (
 
 
 def better(monitor):
-    """`max` for a metric that should be high, else `min`."""
+    """Returns `max` for an accuracy, else `min`."""
     return max if monitor.endswith("accuracy") else min
 
 
 def outcome(results, columns):
-    """Returns the results of a run in one line, with the given columns."""
+    """Returns one line with the given columns of a run's results."""
     line = ", ".join(
         f"{measure.name} {measure.of(results):.{measure.digits}f}"
         for measure in columns
@@ -47,7 +47,7 @@ def outcome(results, columns):
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """Statistics of several runs; `None` is the deviation of a single one."""
+    """Statistics of runs; the deviation of a single run is `None`."""
 
     mean: float
     standard_deviation: float | None
@@ -56,7 +56,7 @@ class Summary:
 
 
 def summarize(values):
-    """Returns the `Summary` of the values that are not `None`, if any."""
+    """Returns the `Summary` of values other than `None`, or `None`."""
     values = [value for value in values if value is not None]
     if not values:
         return None
@@ -68,14 +68,14 @@ def summarize(values):
 
 
 def markdown_table(columns, rows):
-    """The lines of a Markdown table, with cells of any type."""
+    """Returns the lines of a Markdown table, with cells of any type."""
     lines = [f"| {' | '.join(map(str, row))} |" for row in (columns, *rows)]
     lines.insert(1, "|" + "---|" * len(columns))
     return lines
 
 
 def write_lines(path, lines):
-    """Writes lines of text."""
+    """Writes lines of text to a file."""
     with files.atomic_path(path) as temporary:
         temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -84,7 +84,7 @@ def write_lines(path, lines):
 
 
 def write_table(table, runs, command, pictures=()):
-    """Writes `table.csv` and `table.md` of a `TableRuns` and its runs."""
+    """Writes `table.csv` and `table.md` for a `TableRuns` and its runs."""
     rows = [_record_and_cells(table, row, runs) for row in table.rows]
     files.write_csv(table.folder / "table.csv", [record for record, _ in rows])
     cells = [list(texts.values()) for _, texts in rows]
@@ -116,7 +116,7 @@ _DEVIATION = " ± "
 
 
 def _record_and_cells(table, row, runs):
-    """Plain values of `table.csv`, and cells of `table.md`, by column."""
+    """Returns a row's values in `table.csv` and cells in `table.md`."""
     runs = [run for run in runs if run.row is row]
     results = [run.results for run in runs if run.results]
     details = dict.fromkeys(name for r in table.rows for name in r.details)
@@ -183,7 +183,7 @@ def _measured(summary, digits):
 
 
 def _published_elsewhere(table):
-    """The paper's numbers on other texts, in a table of their own."""
+    """Yields the lines of a table of the paper's numbers on other texts."""
     corpora = dict.fromkeys(
         (published.corpus, name)
         for row in table.rows
@@ -206,7 +206,7 @@ def _published_elsewhere(table):
 
 
 def _facts(table, results):
-    """Lines with the settings and the environment of all runs."""
+    """Yields lines with the settings and environment of the runs."""
     for key in dict.fromkeys(key for r in results for key in r):
         texts = {_fact(r[key]) for r in results if key in r}
         varies = len(texts) > 1
@@ -225,7 +225,7 @@ def _facts(table, results):
 
 
 def _fact(value):
-    """A setting as text; `None` for a measured value."""
+    """Returns a setting as text, or `None` for a measured value."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):

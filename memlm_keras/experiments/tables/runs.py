@@ -1,4 +1,4 @@
-"""The loop that trains the runs of tables, claims and recall tasks."""
+"""Trains the runs of tables, claims and recall tasks."""
 
 import concurrent.futures
 import contextlib
@@ -28,8 +28,8 @@ class Run:
     """A run of `run_all`, which calls `train(stop)` unless it has results.
 
     `train` trains or continues until `stop()` is true, and sets `results`; it
-    returns why there are none, or `None`. `print_missing` reads `folder`,
-    `recipe` and `running`, as `train_in_process` takes them.
+    returns `None`, or a message if it failed. `print_missing` reads `folder`,
+    `recipe` and `running`, the arguments of `train_in_process`.
     """
 
     def __init__(self, title, results=None):
@@ -38,13 +38,13 @@ class Run:
         self.failed = False
 
     def outcome(self):
-        """The results in one line, or an empty string."""
+        """Returns the results in one line, or an empty string."""
         return ""
 
 
 def run_all(runs, after=None, jobs=1, minutes=math.inf):
-    """Trains the runs without results, also after failures, and calls `after`
-    each time; returns the number of failures."""
+    """Trains all runs without results, calling `after` after each; a failure
+    does not stop the others. Returns the number of failures."""
     begin = time.monotonic()
     interrupted = threading.Event()
 
@@ -93,8 +93,8 @@ def run_all(runs, after=None, jobs=1, minutes=math.inf):
 
 
 def print_missing(runs, short=False):
-    """Prints the command of each run without results, a line each; how many
-    there are goes to the standard error."""
+    """Prints the command of each run without results, one per line, and their
+    number to standard error."""
     missing = [run for run in runs if run.results is None]
     print(f"{len(missing)} of {len(runs)} runs are missing:", file=sys.stderr)
     for run in missing:
@@ -114,34 +114,34 @@ def _since(begin):
 
 
 def command_of(recipe, **running):
-    """Returns arguments of `memlm train` from `Experiment.recipe` and flags."""
+    """Returns arguments of `memlm train` for `Experiment.recipe` and flags."""
     flags = {**recipe, **running}
     preset = flags.pop("preset")
     return [preset, *(as_flag(name, value) for name, value in flags.items())]
 
 
 def short_command(recipe, **running):
-    """Returns the command of a run on any machine: without the places of the
-    text and of the folder, and without the backend."""
+    """Returns a run's command for any machine: without the paths of text and
+    run folder, and without the backend."""
     recipe = {k: v for k, v in recipe.items() if k != "data_dir"}
     return shlex.join(["memlm", "train", *command_of(recipe, **running)])
 
 
 def _arguments(folder, recipe, running):
-    """Arguments of `memlm` that train a run in its folder."""
+    """Returns the arguments of `memlm` that train a run in its folder."""
     running = {
         **running,
         "run_dir": folder.parent,
         "backend": keras.backend.backend(),
-        # A progress bar would fill the log with every step.
+        # A progress bar would write every step to the log.
         "verbose": 2,
     }
     return ["train", *command_of(recipe, **running)]
 
 
 def train_in_process(folder, recipe, running, stop):
-    """Runs `memlm train` in its own process, which frees its memory, and logs
-    to `log.txt`; returns why it failed, or `None`."""
+    """Runs `memlm train` in a new process, which frees its memory at the end,
+    and logs to `log.txt`; returns why it failed, or `None`."""
     log = folder / "log.txt"
     paths = [str(_PACKAGE), os.environ.get("PYTHONPATH")]
     try:
@@ -167,14 +167,14 @@ def train_in_process(folder, recipe, running, stop):
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(1)
             finally:
-                # The run then ends in order, and can be continued.
+                # SIGTERM lets the run save a checkpoint to continue from.
                 process.terminate()
                 process.wait()
     except OSError as error:
         return f"failed: {error}"
     if process.returncode == 0:
         return None
-    # A run that diverged ends with exit status 1, and with results.
+    # A run that diverged has results, though its exit status is 1.
     results = RunFolder(folder).results() or {}
     if process.returncode == 1 and not results.get("finite", True):
         return None
@@ -189,7 +189,7 @@ def train_in_process(folder, recipe, running, stop):
 
 
 def in_fresh_process(function, *arguments):
-    """Calls a function in a process of its own, which frees its memory."""
+    """Calls a function in a new process, which frees its memory."""
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(
         1, context, initializer=_begin, initargs=(os.getpid(),)

@@ -1,6 +1,6 @@
-"""Tables of the papers: a run for each row and seed.
+"""Tables of the papers, with a run for each row and seed.
 
-Each run is `memlm train` in its own process, to measure its peak memory.
+Each run is a process of `memlm train`, so that its peak memory is its own.
 """
 
 import contextlib
@@ -35,15 +35,15 @@ class TableRuns:
 
     Args:
         name: string, `"paper/table"`, one of `memlm_keras.presets.tables()`.
-        dataset: string, as for `Experiment`; `None` is the table's text, or
-            the embedded one.
-        run_dir: path of the folder of the run folders and of the table's.
+        dataset: string, as for `Experiment`; `None` is the table's dataset, or
+            the embedded text.
+        run_dir: path of the folder for the run folders and the table's folder.
         rows: list of labels or presets of rows; `None` is all.
-        grid: dict of lists of values by override. Each row is trained with all
-            combinations of the overrides that it uses, and the best is chosen
-            by the first measure. Rows that have such a setting already are
-            kept if their value is listed.
-        overrides: dict of overrides for all rows that use them.
+        grid: dict from overrides to lists of values. Each row is trained with
+            all combinations of the overrides that it uses, and the best is
+            chosen by the first measure. Rows that set an override themselves
+            are kept if their value is listed.
+        overrides: dict of overrides, applied to all rows that use them.
         measures: dict of additional measures, as for `Experiment.run`.
 
     Raises:
@@ -93,12 +93,12 @@ class TableRuns:
 
     @property
     def has_published(self):
-        """Whether the paper has numbers of the text that is trained on."""
+        """Whether the paper has numbers for the dataset."""
         return any(row.published_on(self.dataset) for row in self.rows)
 
     @property
     def choose_by(self):
-        """The measure that chooses the best of a grid, or `None`."""
+        """Measure that selects the best point of a grid, or `None`."""
         if not (self.grid or any(row.grid for row in self.table.rows)):
             return None
         by_name = {measure.name: measure for measure in self.columns}
@@ -120,10 +120,10 @@ class TableRuns:
             seeds: list of integers.
             running: dict of flags of `memlm train` for all runs, such as
                 `epochs`.
-            finished_only: whether to train nothing, and to write the table of
-                the finished runs, also of those with fewer epochs.
+            finished_only: whether to train nothing and write the table of the
+                runs that have results, even with fewer epochs than asked for.
             overwrite: whether to move older runs aside.
-            command: string, the command line, for the table.
+            command: string, the command line to show in the table.
 
         Returns:
             Integer, the number of runs that failed.
@@ -154,14 +154,14 @@ class TableRuns:
         return failed
 
     def list_missing(self, seeds, running=None):
-        """Prints the commands of the runs that `fill` would train."""
+        """Prints the commands of all runs that `fill` would train."""
         queue = self._runs(seeds, running)
         for run in queue:
             run.read(any_epochs=False)
         runs.print_missing(queue)
 
     def _runs(self, seeds, running):
-        """The runs of all rows with the first seed, then with the next."""
+        """Returns the runs of all rows, ordered by seed."""
         rows = [row for _ in seeds for row in self.rows]
         recipes = [
             {
@@ -174,7 +174,7 @@ class TableRuns:
             for seed in seeds
             for row in self.rows
         ]
-        # Reads corpora and makes models, which takes memory.
+        # Frees the memory of corpora and models afterwards.
         described = runs.in_fresh_process(describe, recipes)
         return [
             TableRun(self, row, found, {**(running or {}), **self.measures})
@@ -196,7 +196,7 @@ class TableRuns:
             )
 
     def _chosen(self, names):
-        """The rows with these names, in their order."""
+        """Returns the rows with these names, in the table's order."""
         rows = list(self.table.rows)
         if self.overrides.get("match_parameters"):
             rows = [row for row in rows if row.same_but_for_units is None]
@@ -217,7 +217,7 @@ class TableRuns:
         return [row for row in rows if row in chosen]
 
     def _points(self, row):
-        """A row with all combinations of the values of the grid."""
+        """Yields a row with each combination of the grid's values."""
         grid = {**row.grid, **self.grid} if not self.grid else self.grid
         if any(
             key in row.details and row.details[key] not in values
@@ -241,7 +241,7 @@ class TableRuns:
             )
 
     def _choose(self, queue):
-        """Writes and prints the best point of each row of a grid."""
+        """Writes and prints the best grid point of each preset."""
         measure = self.choose_by
         if measure is None:
             return
@@ -273,7 +273,7 @@ class TableRuns:
             print(f"Chosen: {row.label}: {numbers}")
         files.write_csv(self.folder / "best.csv", records)
 
-    # === Pictures of finished runs; methods return their names ===
+    # === Pictures of finished runs; methods return lists of file names ===
 
     def _draw_mean(self, finished):
         means = {}
@@ -294,7 +294,7 @@ class TableRuns:
         return [picture]
 
     def _draw_lines(self, finished):
-        """Draws a line for each preset, where the table is such a figure."""
+        """Draws a line for each preset if the table is a line plot."""
         if self.table.lines is None:
             return []
         detail, name = self.table.lines
@@ -310,7 +310,7 @@ class TableRuns:
             for panel, values in zip(panels.values(), (ours, theirs)):
                 if summary := report.summarize(values):
                     line = panel.setdefault(label, {})
-                    # The best of all other settings at each x.
+                    # Keep the best of several settings at each x.
                     if x not in line or summary.mean < line[x].mean:
                         line[x] = summary
         if not panels[self.dataset]:
@@ -325,7 +325,7 @@ class TableRuns:
         return [picture]
 
     def _draw_sentence(self, finished):
-        """Draws where models of sentences attend along one."""
+        """Draws the attention of models of sentences in one sentence."""
         picture = "sentence_attention.png"
         models, experiment = {}, None
         for row in self.rows:
@@ -341,7 +341,7 @@ class TableRuns:
 
 
 class TableRun(runs.Run):
-    """A row of a table trained with one seed, from an item of `describe`."""
+    """A run of one row and seed, made from an item of `describe`."""
 
     def __init__(self, table, row, described, running):
         self.table = table
@@ -376,7 +376,7 @@ class TableRun(runs.Run):
 
 
 def preset_of(row):
-    """Name of the preset, or of the n-gram model, of a row of a table."""
+    """Returns the name of a row's preset or n-gram model."""
     if row.ngrams is None:
         return row.preset
     order, cache = row.ngrams["order"], row.ngrams["cache"]
@@ -394,7 +394,7 @@ def _grid_values(name, values):
 
 
 def _uses(row, name, value):
-    """Whether a row uses an override."""
+    """Returns whether a row's preset uses an override."""
     try:
         Experiment(preset_of(row), **{name: value})
     except NoUseError:
@@ -403,7 +403,7 @@ def _uses(row, name, value):
 
 
 def _required(measure, asked):
-    """The measure, required of all rows if the flags ask for it."""
+    """Returns the measure, made mandatory if the flags ask for it."""
     key, option = {
         "cache": ("size", "cache_size"),
         "monte_carlo": ("samples", "monte_carlo"),
@@ -438,10 +438,10 @@ def row_experiment(preset, dataset, seed, overrides, changes):
 
 
 def describe(recipes):
-    """Returns names, recipes and settings of experiments from the arguments of
-    `row_experiment`; raises `UsageError` for an override that no row uses."""
+    """Returns name, recipe and settings of the experiment for each dict of
+    `row_experiment` arguments; raises `UsageError` for unused overrides."""
     described, used, corpora = [], set(), {}
-    # Commands alone go to the standard output.
+    # Standard output is for the commands of `list_missing`.
     with contextlib.redirect_stdout(sys.stderr):
         for recipe in recipes:
             experiment = row_experiment(**recipe)
