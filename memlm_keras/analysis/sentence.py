@@ -236,7 +236,8 @@ def plot_sentence_attention(predictions, path, title=None):
     if len(sentences) != 1:
         received = "; ".join(" ".join(words) for words in sorted(sentences))
         raise ValueError(
-            "`predictions` must be of one sentence, by one or more models. "
+            "`predictions` must be those that one or more models make for one "
+            "sentence. "
             f"Received: {received or predictions}"
         )
     (read,) = sentences

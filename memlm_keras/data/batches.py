@@ -166,8 +166,8 @@ class Batches(TokenBatches):
 
     Without `document_starts`, the tokens are split into `batch_size`
     contiguous streams whose lengths differ by at most one. The first input of
-    a stream is the token before it, or the end of a sentence at the beginning
-    of the text. `reset` is true in the first batch only.
+    a stream is the token before the stream. At the beginning of the text, it is
+    the token that ends sentences. `reset` is true in the first batch only.
 
     With `document_starts`, each document in turn goes to the row that is free
     first. A document begins a segment, with the end of a sentence as first

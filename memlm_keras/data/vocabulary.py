@@ -154,7 +154,7 @@ class Vocabulary:
         kinds = {kind.__name__: kind for kind in (cls, *cls.__subclasses__())}
         try:
             if name not in kinds:
-                raise ValueError(f"it holds no {cls.__name__}, but a {name}")
+                raise ValueError(f"it holds a {name}, and not a {cls.__name__}")
             return kinds[name].from_config(config)
         except (TypeError, ValueError) as error:
             raise ValueError(

@@ -117,7 +117,7 @@ class DynamicEvaluator:
 
     @property
     def description(self):
-        """String with rule and rates, for the protocol of a perplexity."""
+        """Returns the rule and its rates, to describe a measurement."""
         rule = "sgd" if self.mean_squares is None else "rms"
         return (
             f"dynamic evaluation by the rule {rule}, rate={self.rate:g}, "

@@ -27,7 +27,7 @@ PASSED, FAILED, NOT_APPLICABLE = "passed", "failed", "not applicable"
 _LEAST, _SEGMENT, _ROWS = 32, 16, 3
 # Maximum steps that a memory reads at once, and further tokens.
 _CHUNK, _MORE = 64, 8
-# Steps of an update of dynamic evaluation, as in its paper.
+# Tokens for each update of dynamic evaluation, as in Krause et al. (2018).
 _UPDATE = 5
 # Places after which tokens are changed, and places where all words are scored.
 _CUTS = (1, 2, 10, 21, 31)

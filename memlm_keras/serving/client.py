@@ -218,7 +218,7 @@ def _as_texts(texts):
 
 
 class _Connection:
-    """Raises the errors of both kinds of connection."""
+    """Base of REST and gRPC connections, with the errors that both raise."""
 
     @contextlib.contextmanager
     def reading(self):
