@@ -236,8 +236,7 @@ def plot_sentence_attention(predictions, path, title=None):
     if len(sentences) != 1:
         received = "; ".join(" ".join(words) for words in sorted(sentences))
         raise ValueError(
-            "`predictions` must be those that one or more models make for one "
-            "sentence. "
+            "`predictions` must be models' predictions for one sentence. "
             f"Received: {received or predictions}"
         )
     (read,) = sentences
