@@ -122,8 +122,8 @@ def choose_preset(dataset, preset=None, **given):
             reasons.append(reason)
         elif tokenize is not None:
             reasons.append(
-                "Words are divided at white space alone, as the paper's text "
-                f"is (--tokenize={tokenize} suits this text)."
+                "Words are split at white space only, as in the paper "
+                f"(--tokenize={tokenize} suits this text)."
             )
     corpus = Dataset(dataset, LANGUAGE_MODEL, reading=reading).load()
     tokens, size = len(corpus.train.tokens), len(corpus.vocabulary)
@@ -190,7 +190,7 @@ def _own_settings(preset, corpus, given, reasons):
     epochs = given.get("epochs", epochs)
     reasons.append(
         f"It is trained for at most {epochs} epoch{'s' * (epochs > 1)}, and "
-        "ends earlier if the validation text gains no more. After some "
+        "stops earlier if the validation text no longer improves. After some "
         "seconds, it prints how long that takes."
     )
     return options, running

@@ -167,8 +167,8 @@ class Dataset:
                 )
             if len(self.paths) not in (1, 3):
                 raise UsageError(
-                    "dataset must be one path, or three with commas between: "
-                    "of training, validation and test. Received: "
+                    "dataset must be one path, or three separated by commas: "
+                    "for training, validation and test. Received: "
                     f"{self.name}"
                 )
         for option in self._given(*wrong):

@@ -103,8 +103,8 @@ class Experiment:
         if cls is Experiment:
             if found.kind not in _CLASSES:
                 raise UsageError(
-                    f"{found.name} is of a {found.kind}; experiments are of "
-                    f"{', '.join(_CLASSES)}."
+                    f"No experiment trains a {found.kind}, such as {found.name}"
+                    f". Kinds of models are {', '.join(_CLASSES)}."
                 )
             module, name = _CLASSES[found.kind]
             module = importlib.import_module(f"{__package__}.{module}")
@@ -294,7 +294,7 @@ class Experiment:
         arguments of `run`, before a text is read."""
         if devices is not None and "distribution" not in self.overrides:
             raise UsageError(
-                "devices is of --distribution=data_parallel. Received: "
+                "devices needs --distribution=data_parallel. Received: "
                 f"devices={devices}"
             )
         if pictures:
@@ -483,8 +483,8 @@ class Experiment:
         folder = self.run_folder
         if not folder.checkpoint.exists():
             raise UsageError(
-                f"--test_last needs {folder.checkpoint}, which has the weights "
-                "of the last epoch, and is not there."
+                f"--test_last needs {folder.checkpoint}, which does not exist: "
+                "it would hold the weights of the last epoch."
             )
         results = folder.results()
         with self._scope(None):

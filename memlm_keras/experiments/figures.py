@@ -59,8 +59,8 @@ def check_pictures(experiment, pictures):
     window = memory["config"].get("window", _NEAREST)
     if "pairs" in names and window < _NEAREST:
         raise UsageError(
-            f"analyses=pairs needs a window of at least {_NEAREST}: its words "
-            f"are so far apart. Received: window={window}"
+            f"analyses=pairs needs a window of at least {_NEAREST}, the least "
+            f"distance of its pairs. Received: window={window}"
         )
     if "dependencies" in names:
         _parses(experiment, pictures)
@@ -350,7 +350,7 @@ def _parses(experiment, pictures):
     else:
         raise UsageError(
             "analyses=dependencies needs conllu, the path of a file of parsed "
-            "sentences, such as de_gsd-ud-test.conllu, where the dataset is no "
+            "sentences, such as de_gsd-ud-test.conllu, unless the dataset is a "
             "treebank."
         )
     read = memlm.analysis.read_conllu

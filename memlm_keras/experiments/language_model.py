@@ -350,9 +350,7 @@ def _preset_of_trained(name, folder, overrides):
         )
     model = trained.read_config(folder)
     if model.pop("vocabulary", None) is None:
-        raise UsageError(
-            f"{name} has no vocabulary, with which a text could be read."
-        )
+        raise UsageError(f"{name} has no vocabulary to read a text with.")
     preset = registry.get(_OWN)
     _change_training(preset, overrides)
     preset["optimizer"]["config"]["learning_rate"] = _FURTHER_RATE

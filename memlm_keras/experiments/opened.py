@@ -103,7 +103,7 @@ class Opened:
         kind = trained.read_metadata(self.preset)["kind"]
         if kind not in KINDS:
             raise ValueError(
-                f"The trained model {self.preset} is of an unknown kind: "
+                f"The trained model {self.preset} has an unknown kind: "
                 f"{kind!r}. Was it written by another version?"
             )
         return getattr(memlm, kind).from_preset(str(self.preset))
@@ -115,7 +115,7 @@ class Opened:
             return self.experiment.corpus.vocabulary
         if self.model.vocabulary is None:
             raise UsageError(
-                f"{self.path} does not know its words: it was made without "
+                f"{self.path} has no vocabulary: its model was made without "
                 "`vocabulary`."
             )
         return self.model.vocabulary
@@ -135,7 +135,7 @@ class Opened:
         model = self.model
         if method is not None and not hasattr(model, method):
             raise UsageError(
-                f"{self.path} is of class {type(model).__name__}, which cannot "
+                f"{self.path} is a {type(model).__name__}, which cannot "
                 f"{method}."
             )
         if self.vocabulary and cache:

@@ -234,8 +234,8 @@ class RunFolder:
             )
         if self.kind == KNESER_NEY:
             raise FileNotFoundError(
-                f"{self.path} is of an n-gram model, which is counted again "
-                "for each use, and has no file. Use memlm evaluate or memlm "
+                f"{self.path} holds an n-gram model, which is counted again "
+                "at each use and has no file. Use memlm evaluate or memlm "
                 "surprisal."
             )
         raise FileNotFoundError(

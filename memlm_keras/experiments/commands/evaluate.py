@@ -166,7 +166,7 @@ def _file_and_text(opened, text):
     model = opened.model
     if not hasattr(model, "score_batches"):
         raise UsageError(
-            f"{path} is of class {type(model).__name__}. Without its run "
+            f"{path} is a {type(model).__name__}. Without its run "
             "folder, only a language model can be measured; name the run "
             "folder."
         )
@@ -217,7 +217,7 @@ def _evaluate_mean(runs, given, verbose):
             )
         if experiment.dataset.sentences != first.dataset.sentences:
             raise UsageError(
-                "Models that all read sentences can be averaged, or that none "
+                "Models can be averaged if all of them read sentences, or none "
                 f"does. Received: {runs[0].path} and {run.path}"
             )
     ensemble = memlm.Ensemble([run.model for run in runs])

@@ -67,7 +67,7 @@ def export(
     tokens: str | None = None,
 ):
     if for_ is not None and format is not None:
-        raise UsageError("--for says the format: leave out --format.")
+        raise UsageError("--for sets the format: leave out --format.")
     format = for_ or format or "tf_saved_model"
     opened = open_run(run)
     model = opened.model_that(cache=cache)

@@ -139,7 +139,7 @@ def surprisal(
     if tables and (has_documents or shard is not None):
         raise UsageError(
             f"A table is read alone and whole, and {tables[0]} is a table. "
-            "Several files, folders, --document_start and --shard are of texts."
+            "Several files, folders, --document_start and --shard need texts."
         )
     part = (1, 1)
     if shard is not None:

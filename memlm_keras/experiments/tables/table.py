@@ -77,7 +77,7 @@ class TableRuns:
             point for row in self._chosen(rows) for point in self._points(row)
         ]
         if not self.rows:
-            raise UsageError(f"No row of {name} has what the grid asks for.")
+            raise UsageError(f"No row of {name} has the settings of the grid.")
         self.columns = [
             _required(m, self.measures) for m in self.table.measures
         ]
@@ -459,5 +459,5 @@ def describe(recipes):
             )
     unused = {name for r in recipes for name in r["overrides"]} - used
     if unused:
-        raise UsageError(f"No row of the table has a use for {min(unused)}.")
+        raise UsageError(f"No row of the table uses {min(unused)}.")
     return described
