@@ -483,8 +483,8 @@ class Experiment:
         folder = self.run_folder
         if not folder.checkpoint.exists():
             raise UsageError(
-                f"--test_last needs {folder.checkpoint}, which does not exist: "
-                "it would hold the weights of the last epoch."
+                f"--test_last needs {folder.checkpoint}, which has the weights "
+                "of the last epoch, and does not exist."
             )
         results = folder.results()
         with self._scope(None):

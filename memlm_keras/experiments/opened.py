@@ -135,7 +135,7 @@ class Opened:
         model = self.model
         if method is not None and not hasattr(model, method):
             raise UsageError(
-                f"{self.path} is a {type(model).__name__}, which cannot "
+                f"{self.path} is of class {type(model).__name__}, which cannot "
                 f"{method}."
             )
         if self.vocabulary and cache:

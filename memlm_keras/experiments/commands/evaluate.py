@@ -166,7 +166,7 @@ def _file_and_text(opened, text):
     model = opened.model
     if not hasattr(model, "score_batches"):
         raise UsageError(
-            f"{path} is a {type(model).__name__}. Without its run "
+            f"{path} is of class {type(model).__name__}. Without its run "
             "folder, only a language model can be measured; name the run "
             "folder."
         )
