@@ -58,7 +58,7 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         require_one_of("key", key, complex_vectors.KEYS)
         if memory_units % 2:
             raise ValueError(
-                f"`units` of a {type(self).__name__} must be even, since two "
+                f"`units` of {type(self).__name__} must be even, since two "
                 "real numbers make a complex one. Received: "
                 f"units={memory_units}"
             )

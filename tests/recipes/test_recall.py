@@ -148,7 +148,7 @@ WRONG = {
     "--seeds=a": "--seeds=a: invalid literal",
     "--seeds=0,-1": "--seeds=0,-1: -1 is not a non-negative integer",
     "--units=": "--units=: invalid literal",
-    "--units=5": "AssociativeGRUCell .* even. Received: units=5",
+    "--units=5": "AssociativeGRUCell must be even.*Received: units=5",
     "--rows=": "--rows=: value should be one of <lstm",
     "--rows=gri": "--rows=gri: value should be one of <lstm.*gru",
     "--setting=smal": "--setting=smal: value should be one of <small",
