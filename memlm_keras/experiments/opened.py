@@ -68,7 +68,7 @@ class Opened:
             return trained.read_metadata(self.preset).get("experiment")
         return None
 
-    @property
+    @functools.cached_property
     def kind(self):
         """Kind of a model that has a recipe."""
         if self.folder is not None:
@@ -100,13 +100,12 @@ class Opened:
         if self.preset is None:
             with wrong_use():
                 return load_file(self.path)
-        kind = trained.read_metadata(self.preset)["kind"]
-        if kind not in KINDS:
+        if self.kind not in KINDS:
             raise ValueError(
                 f"The trained model {self.preset} has an unknown kind: "
-                f"{kind!r}. Was it written by another version?"
+                f"{self.kind!r}. Was it written by another version?"
             )
-        return getattr(memlm, kind).from_preset(str(self.preset))
+        return getattr(memlm, self.kind).from_preset(str(self.preset))
 
     @property
     def vocabulary(self):
