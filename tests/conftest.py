@@ -52,6 +52,7 @@ import keras
 import numpy as np
 import pytest
 from hypothesis import settings
+from told import Told
 
 # Each example is of other shapes, which JAX and TensorFlow compile anew.
 EXAMPLES = 12 if keras.backend.backend() == "torch" else 3
@@ -151,6 +152,27 @@ def _converts_float16(unknown):
     except Exception as error:
         return unknown not in str(error)
     return True
+
+
+@pytest.fixture
+def told(capfd):
+    """`told(main, *arguments)`: `Told` of a call that returns a status."""
+
+    def call(main, *arguments):
+        capfd.readouterr()
+        return Told(main(*arguments), *capfd.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def memlm_command(tmp_path, monkeypatch, told):
+    """`memlm_command(*arguments)`: `Told` of `memlm`, run in a new folder."""
+    from memlm_keras.experiments import command_line
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KERAS_BACKEND", keras.backend.backend())
+    return lambda *arguments: told(command_line.main, list(map(str, arguments)))
 
 
 @pytest.fixture(scope="session", autouse=True)

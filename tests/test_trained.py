@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 
-import keras
 import numpy as np
 import pytest
 from language_models import V
@@ -17,7 +16,6 @@ from language_models import tokens_of
 
 import memlm_keras as memlm
 from memlm_keras import trained
-from memlm_keras.experiments import command_line
 
 LSTM = "memlm/embedded_lstm"
 ATTENTION = "memlm/embedded_attention"
@@ -269,20 +267,6 @@ def test_saving_replaces_trained_models_only(folder, tmp_path):
 
 
 # === The command ===
-
-
-@pytest.fixture
-def memlm_command(tmp_path, monkeypatch, capfd):
-    """`memlm_command(*arguments)`: status, output and errors."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("KERAS_BACKEND", keras.backend.backend())
-
-    def call(*arguments):
-        capfd.readouterr()
-        status = command_line.main(list(map(str, arguments)))
-        return status, *capfd.readouterr()
-
-    return call
 
 
 def test_commands_take_trained_models(memlm_command, folder, tmp_path):

@@ -1,30 +1,20 @@
 """A small text, and `memlm` called as users call it."""
 
 import json
-from typing import NamedTuple
 
 import keras
 import pytest
 from corpus_files import write_splits
 
 import memlm_keras
-from memlm_keras.experiments import command_line
 from memlm_keras.experiments import measurements
 
 NAME = "text-daniluk2017-lstm-scale0.02-batch_size4-seed0"
 SMALL = ("--scale=0.02", "--batch_size=4", "--verbose=2")
 
 
-class Told(NamedTuple):
-    """What a command did."""
-
-    status: int
-    out: str
-    err: str
-
-
 def results_of(folder):
-    """What `results.json` of a run folder holds."""
+    """Content of `results.json` of a run folder."""
     return json.loads((folder / "results.json").read_text())
 
 
@@ -39,15 +29,9 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def memlm(folder, capfd):
-    """`memlm(*arguments)`: the command in this process, and what it did."""
-
-    def call(*arguments):
-        capfd.readouterr()
-        status = command_line.main(list(map(str, arguments)))
-        return Told(status, *capfd.readouterr())
-
-    return call
+def memlm(folder, memlm_command):
+    """`memlm(*arguments)`: `Told` of the command, run where the text is."""
+    return memlm_command
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ def test_what_is_given_is_kept(novel):
 
 
 class Corpus(NamedTuple):
-    """What a choice asks of a text."""
+    """The part of a corpus that a choice reads."""
 
     tokens: int
     words: int

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from corpus_files import write_file
 from corpus_files import write_sick
+from told import Told
 
 import memlm_keras
 from memlm_keras.experiments import command_line
@@ -28,7 +29,6 @@ from memlm_keras.experiments.process import _keep_memory
 
 from .conftest import NAME
 from .conftest import SMALL
-from .conftest import Told
 from .conftest import results_of
 
 ROOT = pathlib.Path(memlm_keras.__file__).parents[1]

@@ -4,7 +4,6 @@ import dataclasses
 import pathlib
 import re
 import shlex
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -212,26 +211,16 @@ def test_the_document_has_each_claim_and_its_verdict(tmp_path, random):
 # === The command ===
 
 
-class Told(NamedTuple):
-    """What the program did."""
-
-    status: int
-    out: str
-    err: str
-
-
 @pytest.fixture
-def claims(program, folder, capfd):
-    """`claims(*arguments)`: the program in this process."""
+def claims(program, folder, told):
+    """`claims(*arguments)`: `Told` of the program in this process."""
     main = program("claims").main
 
+    @flagsaver.flagsaver
     def call(*arguments):
-        capfd.readouterr()
-        with flagsaver.flagsaver():
-            status = programs.call(main, ["claims.py", *arguments])
-        return Told(status, *capfd.readouterr())
+        return programs.call(main, ["claims.py", *arguments])
 
-    return call
+    return lambda *arguments: told(call, *arguments)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import pathlib
 import re
 
-import keras
 import pytest
 from corpus_files import shared_data
 from corpus_files import write_sick
@@ -12,24 +11,19 @@ from corpus_files import write_splits
 import memlm_keras as memlm
 import model_card
 from memlm_keras import trained
-from memlm_keras.experiments import command_line
 
 ROOT = pathlib.Path(__file__).parents[2]
 PTB, SICK = "tran2016/rm_tm_gated_ptb", "weissenborn2016/am_gru_shared_sick"
 
 
 @pytest.fixture
-def call(tmp_path, monkeypatch, capfd):
-    """`call(*arguments)`: what a command prints."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("KERAS_BACKEND", keras.backend.backend())
+def call(memlm_command):
+    """`call(*arguments)`: the output of a command, which succeeds."""
 
     def call(*arguments):
-        capfd.readouterr()
-        status = command_line.main(list(map(str, arguments)))
-        out, err = capfd.readouterr()
-        assert status == 0, err
-        return out
+        told = memlm_command(*arguments)
+        assert told.status == 0, told.err
+        return told.out
 
     return call
 
