@@ -232,20 +232,6 @@ def test_dependency_attention(model, sentences, subtypes, longest, tmp_path):
     np.testing.assert_allclose(means, found.means.ravel())
 
 
-def test_all_attention_to_words_is_counted(model, sentences):
-    found = analysis.dependency_attention(
-        model, sentences, VOCABULARY, [(1, 99)], verbose=0
-    )
-    memory = model.attention(np.zeros((1, 2), int)).shape[-1]
-    back = model.memory.steps_back
-    pairs = sum(
-        min(memory, max(0, place - back))
-        for sentence in sentences
-        for place in range(len(sentence.words))
-    )
-    assert found.counts[0].tolist() == [pairs]
-
-
 def test_bins_of_few_pairs_are_white(model, sentences, tmp_path, monkeypatch):
     found = analysis.dependency_attention(
         model, sentences, VOCABULARY, verbose=0
@@ -309,19 +295,3 @@ def test_a_path_of_the_paper():
 def test_no_sentences(model):
     with pytest.raises(ValueError, match="`sentences` must hold at least one"):
         analysis.dependency_attention(model, [], VOCABULARY)
-
-
-def test_a_real_treebank(tmp_path):
-    path = shared_data("ud", "it_isdt-ud-test.conllu")
-    sentences = analysis.read_conllu(path)
-    words = Vocabulary.build(each.words for each in sentences)
-    model = LanguageModel(len(words), 4, [keras.layers.LSTM(4)], MemoryBlock())
-    found = analysis.dependency_attention(model, sentences, words, verbose=0)
-    # No slot is outside the default bins.
-    assert found.counts[0].sum() == sum(
-        min(15, place) for each in sentences for place in range(len(each.words))
-    )
-    assert "→obj" in found.dependencies and "det←" in found.dependencies
-    picture = tmp_path / "dependencies.png"
-    analysis.plot_dependency_attention(found, picture, ["ALL", "→obj"])
-    assert is_png(picture)

@@ -106,20 +106,6 @@ def test_outputs_states_and_gradients(source_key, key, mask, gradients, runs):
     assert_close(found[1], expected[1], rtol=1e-3, atol=1e-4)
 
 
-def test_long_sequences(gradients, runs):
-    """Changes that were written 200 times are taken back as often."""
-    layer = made("shared")
-    # So that gradients of the first step neither vanish nor explode.
-    for weight in layer.trainable_variables:
-        weight.assign(weight * 0.3)
-    _, expected = outputs_and_gradients(layer, 200, None, False, gradients)
-    _, found = outputs_and_gradients(layer, 200, None, True, gradients)
-    assert runs
-    for one, other in zip(found, expected, strict=True):
-        error = np.abs(one - other).max()
-        assert error < 1e-4 * np.abs(other).max()
-
-
 @pytest.mark.backend("torch")
 def test_an_entailment_model_is_trained_the_same(runs, random, monkeypatch):
     """Its sentences are masked; on TensorFlow, time is open."""

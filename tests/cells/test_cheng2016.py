@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layers import arrays
 from layers import assert_close
-from layers import layer_of
 
 from memlm_keras import EntailmentClassifier
 from memlm_keras.cells import LSTMNetworkCell
@@ -121,37 +120,6 @@ def test_gradients(fusion, gradients):
         return np.sum(np.stack([h for h, _ in found]) * projection)
 
     assert_derivatives(gradients, loss, reference_loss, weights)
-
-
-def test_one_step_at_a_time_equals_the_whole_sequence(random):
-    cell = make(fusion=True)
-    layer = layer_of(cell)
-    inputs = random.normal(size=(2, 9, 2)).astype("float32")
-    start = states_with(cell, [random.normal(size=(2, 3))], 2)
-    whole, *final = layer(inputs, initial_state=start)
-    states = start
-    for step in range(9):
-        output, *states = layer(
-            inputs[:, step : step + 1], initial_state=list(states)
-        )
-        assert_close(output[:, 0], whole[:, step])
-    assert_close(states, final)
-
-
-def test_an_empty_source_changes_nothing(random):
-    """So one cell reads both sequences."""
-    both, plain = make(fusion=True), make()
-    h = both.units
-    for weight in plain.trainable_variables:
-        name = weight.path.rpartition("/")[2]
-        value = arrays(getattr(both, name))
-        weight.assign(value[:, : 5 * h] if name == "kernel" else value)
-    inputs = random.normal(size=(2, 6, 2)).astype("float32")
-    np.testing.assert_allclose(
-        arrays(ProjectedRNN(both)(inputs)),
-        arrays(ProjectedRNN(plain)(inputs)),
-        atol=1e-6,
-    )
 
 
 def test_conditioning_of_a_classifier():

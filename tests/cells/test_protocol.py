@@ -85,9 +85,7 @@ def test_keras_rnn_gives_the_same(name, go_backwards, inputs, random):
     ]
     found, expected = (
         layer_of(cell, kind, go_backwards=go_backwards)(
-            inputs,
-            initial_state=states,
-            mask=MASKS if go_backwards else None,
+            inputs, initial_state=states, mask=MASKS if go_backwards else None
         )
         for kind in (ProjectedRNN, keras.layers.RNN)
     )

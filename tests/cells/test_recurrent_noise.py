@@ -72,10 +72,7 @@ def random_arrays(name, seed, batch_size, time, input_dim, units):
 
 @every_cell
 @pytest.mark.parametrize("training", [False, True])
-@given_sizes(
-    input_dim=st.integers(1, 4),
-    units=st.integers(1, 4),
-)
+@given_sizes(input_dim=st.integers(1, 4), units=st.integers(1, 4))
 def test_it_equals_the_reference(
     name, training, compiled, batch_size, time, input_dim, units, seed
 ):

@@ -157,7 +157,6 @@ def test_half_precision_sums_as_float32_does(way, monkeypatch, gradients):
 def test_no_steps_have_no_scores():
     keys, queries, kernel, seen, _ = numbers(0, 2, 1, 3, 4)
     found = masking.additive_scores(
-        *map(ops.array, (keys, queries[:, :0], kernel)),
-        ops.array(seen[:, :0]),
+        *map(ops.array, (keys, queries[:, :0], kernel)), ops.array(seen[:, :0])
     )
     assert found.shape == (2, 0, 3)

@@ -36,8 +36,7 @@ class Case:
         """Returns a built memory with asymmetric weights, and its units."""
         span = slots + 1 if self.span == "order" else slots
         layer = self.layer(
-            **{self.span: span},
-            kernel_initializer=initializer or uniform(),
+            **{self.span: span}, kernel_initializer=initializer or uniform()
         )
         units = k * self.parts(slots)
         layer.build((None, None, units))
@@ -228,40 +227,14 @@ def test_attention_points_where_the_keys_say(compiled):
     np.testing.assert_allclose(attention[0, 4], [0, 1, 0, 0], atol=1e-6)
     for step in (2, 3, 4):
         np.testing.assert_allclose(
-            predictions[0, step],
-            np.tanh(values[1] + predicts[step]),
-            rtol=1e-5,
+            predictions[0, step], np.tanh(values[1] + predicts[step]), rtol=1e-5
         )
     np.testing.assert_allclose(
         predictions[0, 0], np.tanh(predicts[0]), rtol=1e-5
     )
 
 
-@pytest.mark.parametrize("steps_ago", [0, 1, 2])
-def test_ngram_reads_each_part_later(steps_ago):
-    order, k = 3, 2
-    layer = memories.NGram(order=order)
-    layer.build((None, None, order * k))
-    kernel = np.zeros((order * k, k))
-    kernel[steps_ago * k : (steps_ago + 1) * k] = np.eye(k)
-    layer.output_kernel.assign(kernel)
-    outputs = np.arange(1, 31).reshape(1, 5, order * k) / 40
-    predictions, _, _ = arrays(everything(layer)(outputs.astype("float32")))
-    part = outputs[0, :, steps_ago * k : (steps_ago + 1) * k]
-    part = np.concatenate([np.zeros((steps_ago, k)), part])[:5]
-    np.testing.assert_allclose(predictions[0], np.tanh(part), rtol=1e-5)
-
-
 # === Weights and configuration ===
-
-
-def test_a_seed_gives_the_same_weights_again():
-    first, second = (
-        CASES["attention"].make(3, 5, keras.initializers.RandomUniform(seed=7))
-        for _ in range(2)
-    )
-    for found, expected in zip(first[0].get_weights(), second[0].get_weights()):
-        np.testing.assert_array_equal(found, expected)
 
 
 # === Errors ===

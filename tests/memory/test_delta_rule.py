@@ -235,10 +235,7 @@ def test_gradients_through_chunks(form, time, gradients, monkeypatch):
     def loss(tensors):
         outputs, *weights = tensors
         predictions, _ = layer.stateless_call(
-            weights,
-            layer.non_trainable_weights,
-            outputs,
-            state=arrays(state),
+            weights, layer.non_trainable_weights, outputs, state=arrays(state)
         )
         return keras.ops.sum(predictions * tensor(toward))
 
@@ -246,36 +243,6 @@ def test_gradients_through_chunks(form, time, gradients, monkeypatch):
     assert_directional_derivatives(
         gradients, loss, reference_loss, values, directions=3
     )
-
-
-def test_a_key_that_is_written_again_replaces_its_value(compiled):
-    """Keys a, b, a with values 1, 2, 3: a reads 3 and b reads 2."""
-    layer = make(4, num_heads=1, key_dim=4, value_dim=4)
-    eye, zeros = np.eye(4), np.zeros((4, 4))
-    # The first two units are the key, the others the value.
-    both = np.diag([1.0, 1.0, 0.0, 0.0]), np.diag([0.0, 0.0, 1.0, 1.0])
-    layer.query_kernel.assign(both[0])
-    layer.key_kernel.assign(both[0])
-    layer.value_kernel.assign(both[1])
-    layer.context_kernel.assign(eye)
-    layer.output_kernel.assign(zeros)
-    layer.rate_kernel.assign(np.zeros((4, 1)))
-    # A rate of one.
-    layer.rate_bias.assign([50.0])
-    written = np.array(
-        [[1, 0, 0.1, 0], [0, 1, 0.2, 0], [1, 0, 0.3, 0]], "float32"
-    )
-    _, state = reader(layer, compiled)(
-        written[None], keras.tree.map_structure(tensor, layer.initial_state(1))
-    )
-    found = arrays(state["associations"])[0, 0]
-    np.testing.assert_allclose(found[:2, 2], [0.3, 0.2], atol=1e-5)
-
-
-def test_the_first_step_has_no_previous_key():
-    layer = make(6, key_dim=3, previous_keys=True)
-    _, state = layer(normal(1, 2, 1, 6), return_state=True)
-    np.testing.assert_array_equal(arrays(state["associations"]), 0.0)
 
 
 @plain_and_all

@@ -307,23 +307,6 @@ def test_any_cut_of_the_time_axis_gives_the_same(name, reader):
 
 
 @every_causal
-def test_no_output_sees_the_future(name, reader):
-    layer, read = reader(name)
-    outputs, token_ids = inputs_of(4, len(MASKS))
-    state = layer.initial_state(len(MASKS))
-    expected, _, expected_weights = arrays(read(outputs, token_ids, state))
-    outputs, token_ids = outputs.copy(), token_ids.copy()
-    outputs[:, 3] += 1.0
-    token_ids[:, 3] = token_ids[:, 3] % (V - 1) + 1
-    found, _, weights = arrays(read(outputs, token_ids, state))
-    np.testing.assert_array_equal(found[:, :3], expected[:, :3])
-    np.testing.assert_array_equal(weights[:, :3], expected_weights[:, :3])
-    assert np.all(np.any(found[:, 3] != expected[:, 3], axis=-1))
-    if name != "projection":
-        assert np.all(np.any(found[:, 4] != expected[:, 4], axis=-1))
-
-
-@every_causal
 def test_slots_that_are_not_filled_do_not_matter(name, reader):
     layer, read = reader(name)
     state = arrays(state_of(layer, read, len(MASKS)))

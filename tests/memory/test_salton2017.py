@@ -71,9 +71,7 @@ def read_in_pieces(layer, compiled, outputs, cuts):
 
 @every_score
 @given_sizes(
-    k=st.integers(1, 4),
-    window=st.integers(1, 5),
-    history=st.integers(0, 6),
+    k=st.integers(1, 4), window=st.integers(1, 5), history=st.integers(0, 6)
 )
 def test_equals_the_reference(
     score, compiled, batch_size, time, k, window, history, seed
@@ -188,26 +186,6 @@ def test_the_past_of_a_single_score_has_a_constant_size():
 
 
 # === What the mechanism promises ===
-
-
-def test_a_combined_score_depends_on_the_present_one(compiled):
-    """Keys and queries are large in one unit each."""
-    layer = make("combined", 2, window=4)
-    layer.memory_kernel.assign(np.eye(2))
-    layer.query_kernel.assign(np.eye(2))
-    # tanh is flat far from zero: a key counts only where the query is small.
-    layer.score_kernel.assign(np.full((2, 1), 50.0))
-    outputs = np.array([[[1, 0], [0, 1], [9, 0], [0, 9]]], "float32")
-    _, weights, _ = read_in_pieces(layer, compiled, outputs, [])
-    np.testing.assert_allclose(weights[0, 2], [0, 0, 0, 1], atol=1e-4)
-    np.testing.assert_allclose(weights[0, 3], [0, 0, 0, 1], atol=1e-4)
-    # A single score prefers one output to another alike at every step.
-    layer = make("single", 2, window=4)
-    _, weights, _ = read_in_pieces(layer, compiled, outputs, [])
-    ratio = weights[0, 2, 2] / weights[0, 2, 3]
-    np.testing.assert_allclose(
-        weights[0, 3, 1] / weights[0, 3, 2], ratio, rtol=1e-5
-    )
 
 
 @pytest.mark.backend(one_in=3)

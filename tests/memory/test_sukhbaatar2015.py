@@ -21,9 +21,7 @@ V = 11
 
 def make(d, window):
     layer = MemoryNetwork(
-        window,
-        vocabulary_size=V,
-        kernel_initializer=uniform(),
+        window, vocabulary_size=V, kernel_initializer=uniform()
     )
     layer.build((None, None, d))
     return layer
@@ -72,9 +70,7 @@ def read_in_pieces(layer, table, token_ids, cut, call=None):
 
 
 @given_sizes(
-    d=st.integers(1, 5),
-    window=st.integers(1, 4),
-    before=st.integers(1, 5),
+    d=st.integers(1, 5), window=st.integers(1, 4), before=st.integers(1, 5)
 )
 def test_outputs_equal_the_reference(batch_size, time, d, window, before, seed):
     """From the state that any words before leave."""
@@ -120,20 +116,6 @@ def test_words_before_the_segment_get_gradients(gradients):
     # Words 0 to 2 were read before, and are among what the segment sees.
     assert np.all(np.any(found[0][token_ids[:, 2]] != 0, axis=-1))
     assert_derivatives(gradients, in_pieces, reference_loss, values)
-
-
-def test_words_carried_are_looked_up_in_the_table_of_today():
-    layer = make(3, 4)
-    table, token_ids, _ = inputs_of(7, 1, 4, 3)
-    _, state, _ = everything(layer)(table[token_ids[:, :3]], token_ids[:, :3])
-    later = table + 1.0
-    state = layer.embed_state(state, lambda ids: look_up(later, ids))
-    found = arrays(
-        layer(later[token_ids[:, 3:]], token_ids[:, 3:], state=state)
-    )
-    weights = [value.astype("float64") for value in layer.get_weights()]
-    expected, _ = reference(later[token_ids], token_ids, weights, 4, 3)
-    assert_close(found, expected)
 
 
 def test_a_state_whose_words_are_not_embedded():

@@ -53,9 +53,7 @@ def inputs_of(seed, batch_size, time, d, words=V):
 @pytest.mark.backend(one_in=2)
 @every_variant
 @given_sizes(
-    d=st.integers(1, 4),
-    window=st.integers(1, 4),
-    history=st.integers(0, 5),
+    d=st.integers(1, 4), window=st.integers(1, 4), history=st.integers(0, 5)
 )
 def test_outputs_equal_the_reference(
     variant, compiled, batch_size, time, d, window, history, seed
@@ -129,25 +127,6 @@ def test_the_last_row_of_the_temporal_matrix_is_now(compiled):
     )
 
 
-def test_attention_points_at_a_word(compiled):
-    layer = make("notm_linear", 2, window=4)
-    layer.set_weights([np.zeros_like(value) for value in layer.get_weights()])
-    table = np.zeros((V, 2), "float32")
-    table[7] = 50.0
-    layer.input_embeddings.assign(table)
-    contexts = np.arange(2 * V, dtype="float32").reshape(V, 2)
-    layer.output_embeddings.assign(contexts)
-    outputs = np.ones((1, 6, 2), "float32")
-    token_ids = np.array([[3, 7, 1, 2, 4, 5]], "int32")
-    composed, _, weights = arrays(
-        compiled(everything(layer))(outputs, token_ids)
-    )
-    for step, slot in ((1, 3), (2, 2), (3, 1), (4, 0)):
-        np.testing.assert_allclose(weights[0, step], np.eye(4)[slot], atol=1e-6)
-        np.testing.assert_allclose(composed[0, step], contexts[7] + 1)
-    np.testing.assert_allclose(weights[0, 5], 0.25, atol=1e-6)
-
-
 @pytest.mark.parametrize(
     "kind, words", [(MemoryBlock, 4), (BidirectionalMemoryBlock, 2 * 5)]
 )
@@ -206,9 +185,7 @@ def test_the_vocabulary_is_that_of_the_model():
 @pytest.mark.backend(one_in=2)
 @every_variant
 @given_sizes(
-    d=st.integers(1, 4),
-    window=st.integers(1, 4),
-    end=st.integers(0, V - 1),
+    d=st.integers(1, 4), window=st.integers(1, 4), end=st.integers(0, V - 1)
 )
 def test_bidirectional_outputs_equal_the_reference(
     variant, compiled, batch_size, time, d, window, end, seed
@@ -303,36 +280,6 @@ def test_which_words_a_step_reads(variant, compiled):
             distance = word - (step + 1)
             near = distance != 0 and abs(distance) <= window
             assert differs[word, step] == near, (word, step)
-
-
-def test_an_end_that_is_to_be_predicted_is_as_any_word(compiled):
-    """Or attention would tell that the sentence ends."""
-    layer = make_bidirectional("tm_gated", 3, window=2)
-    outputs, _ = inputs_of(3, 2, 5, 3)
-    token_ids = np.array([[0, 1, 2, 3, 4], [0, 1, 0, 3, 4]], "int32")
-    outputs[1] = outputs[0]
-    composed, _, weights = arrays(
-        compiled(everything(layer))(outputs, token_ids)
-    )
-    for value in (composed, weights):
-        np.testing.assert_allclose(value[0, 1], value[1, 1], atol=1e-6)
-
-
-@pytest.mark.backend("torch")
-def test_the_middle_rows_of_the_temporal_matrix_are_the_neighbours():
-    layer = make_bidirectional("tm_linear", 2, window=3)
-    layer.set_weights([np.zeros_like(value) for value in layer.get_weights()])
-    outputs = np.ones((1, 6, 2), "float32")
-    token_ids = np.arange(1, 7, dtype="int32")[None]
-    for row, steps in ((2, range(6)), (3, range(4))):
-        temporal = np.zeros((6, 2), "float32")
-        temporal[row] = 50.0
-        layer.temporal_kernel.assign(temporal)
-        _, _, weights = arrays(everything(layer)(outputs, token_ids))
-        for step in steps:
-            np.testing.assert_allclose(
-                weights[0, step], np.eye(6)[row], atol=1e-6
-            )
 
 
 def test_every_argument_of_a_bidirectional_block_survives():

@@ -95,26 +95,6 @@ def test_scores_are_those_of_each_sentence_by_itself(model, padding):
         np.testing.assert_allclose(scores[: len(expected)], expected, atol=1e-4)
 
 
-@pytest.mark.backend("torch")
-def test_no_step_reads_the_word_that_it_predicts(model):
-    tokens = rows_of([[3, 4, 1, 8, 2, 5, 5]])
-    logits = array(model(tokens))
-    attention = model.attention(tokens)
-    for step in range(7):
-        other = tokens.copy()
-        other[0, step + 1] = other[0, step + 1] % (V - 1) + 1
-        for found, expected in (
-            (array(model(other)), logits),
-            (model.attention(other), attention),
-        ):
-            np.testing.assert_allclose(
-                found[0, step], expected[0, step], atol=1e-6
-            )
-            if step:
-                ahead = np.abs(found[0, step - 1] - expected[0, step - 1])
-                assert ahead.max() > 1e-5
-
-
 def test_only_empty_rows_can_be_read(model):
     state = model.read([[], []])
     assert set(state) == set(model.initial_state(2))
@@ -234,10 +214,7 @@ def test_rows_of_several_sentences_are_refused(model):
 
 @pytest.mark.parametrize(
     "layer",
-    [
-        {"recurrent_above": [keras.layers.LSTM(3)]},
-        {"mixture": NeuralCache(3)},
-    ],
+    [{"recurrent_above": [keras.layers.LSTM(3)]}, {"mixture": NeuralCache(3)}],
 )
 def test_layers_after_a_bidirectional_memory_are_refused(layer):
     (name,) = layer

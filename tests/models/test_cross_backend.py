@@ -106,8 +106,7 @@ def dual_sequence_models():
         ),
         "dual_am_lstm": (
             classifier(
-                *(17, 4),
-                cells.AssociativeMemoryCell(keras.layers.LSTMCell(6)),
+                *(17, 4), cells.AssociativeMemoryCell(keras.layers.LSTMCell(6))
             ),
             pairs,
         ),
@@ -173,8 +172,7 @@ def saved(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "backend",
-    [name for name in BACKENDS if name != keras.backend.backend()],
+    "backend", [name for name in BACKENDS if name != keras.backend.backend()]
 )
 def test_saved_models_give_the_same_on_another_backend(saved, backend):
     folder, expected = saved

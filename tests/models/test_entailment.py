@@ -211,18 +211,6 @@ def test_attention_is_that_of_the_reference(random):
         make("lstm").attention(inputs)
 
 
-@pytest.mark.backend("torch")
-@pytest.mark.parametrize("name", ["gru_shared", "am_gru_shared", "lstm"])
-def test_the_premise_reaches_the_hypothesis(name, random):
-    """Also where nothing but the memory leads there."""
-    model = make(name)
-    hypothesis = random.integers(2, V, 4)
-    seen = [
-        alone(model, np.array([token]), hypothesis)[0] for token in range(2, 8)
-    ]
-    assert np.ptp(seen, axis=0).max() > 1e-3
-
-
 @pytest.mark.backend(one_in=3)
 @every_model
 def test_saved_models_give_the_same(name, random, reloaded):

@@ -4,7 +4,6 @@ import keras
 import numpy as np
 import pytest
 from language_models import V
-from language_models import close
 from language_models import make
 from language_models import shared
 from language_models import stepped
@@ -148,26 +147,6 @@ def test_an_empty_string_begins_a_sentence():
     written = vocabulary.decode(ids)[1:]
     stop = written.index("<eos>") if "<eos>" in written else len(written)
     assert texts[0].split() == written[:stop] != []
-
-
-def test_a_model_that_knows_its_vocabulary(reloaded):
-    model = reloaded(make(vocabulary_size=None, vocabulary=LETTERS))
-    assert model.vocabulary_size == V
-    assert model.vocabulary.tokens == LETTERS.tokens
-    # It stops at the end of a sentence, unless there are no stop tokens.
-    model.head.bias.assign(50.0 * (np.arange(V) == 0))
-    on = model.generate("a b", 6, "greedy", stop_token_ids=[0])
-    assert on == "a b"
-    on = model.generate("a b", 6, "greedy", stop_token_ids=())
-    assert on == "a b" + 4 * " <eos>"
-    ids = LETTERS.encode("a b").tolist()
-    score = model.score("a b")
-    close(score, model.score([[0, *ids, 0]])[0])
-    assert score.shape == (3,)
-    several = model.score(["a b", "c"])
-    assert [len(one) for one in several] == [3, 2]
-    with pytest.raises(ValueError, match="of 23 tokens|vocabulary_size=24"):
-        make(vocabulary_size=V + 1, vocabulary=LETTERS)
 
 
 @pytest.mark.backend("torch")

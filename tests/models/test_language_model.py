@@ -32,19 +32,6 @@ pytestmark = pytest.mark.backend
 # === Words of the backbone ===
 
 
-@pytest.mark.backend("torch")
-@pytest.mark.parametrize("memory", ["key_value_predict", "none"])
-def test_a_backbone_remembers_all_and_reads_at_positions(memory):
-    backbone = shared(memory=memory).backbone
-    tokens = tokens_of(2, 6)
-    outputs, _ = backbone.recur(backbone.embed(tokens))
-    positions = np.array([[5, 1, 1], [0, 2, 4]], "int32")
-    found, state, _ = backbone.remember(outputs, tokens, positions=positions)
-    whole, whole_state, _ = backbone.remember(outputs, tokens)
-    close(found, array(whole)[np.arange(2)[:, None], positions])
-    close(state, whole_state)
-
-
 # === Arguments ===
 
 

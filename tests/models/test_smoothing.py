@@ -36,8 +36,7 @@ V, UNITS = 13, 6
 every_scheme = pytest.mark.parametrize("scheme", VARIATIONAL_SCHEMES)
 tied_or_not = pytest.mark.parametrize("tied", [True, False])
 every_model = pytest.mark.parametrize(
-    "scheme, tied",
-    list(itertools.product(VARIATIONAL_SCHEMES, (True, False))),
+    "scheme, tied", list(itertools.product(VARIATIONAL_SCHEMES, (True, False)))
 )
 every_sample = pytest.mark.parametrize(
     "tied, element_wise",
@@ -249,24 +248,6 @@ def test_the_loss_is_that_of_the_reference(tied, element_wise, carried):
     assert float(array(found)) == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("scheme", VARIATIONAL_SCHEMES[:2])
-def test_the_divergence_of_a_smoothed_input(scheme):
-    losses = []
-    model = make(scheme)
-    model.embedding.embeddings.assign(np.ones((V, UNITS)))
-    model.compile("sgd")
-    for l2 in (0.0, 1e-2):
-        model.smoothing.l2 = l2
-        model.smoothing.seed_generator.state.assign([3, 0])
-        targets = keras.ops.convert_to_tensor(sequences())
-        y_pred = model(
-            {"token_ids": sequences(), "targets": sequences()}, training=True
-        )
-        losses.append(float(array(model.compute_loss(None, targets, y_pred))))
-    expected = 1e-2 * reference.divergence(np.ones((V, UNITS)), *tables(model))
-    assert losses[1] - losses[0] == pytest.approx(expected, rel=1e-3)
-
-
 @tied_or_not
 def test_a_step_in_training_has_the_divergence_among_the_losses(tied):
     """Of both matrices, however many steps are made."""
@@ -414,9 +395,7 @@ def test_a_sample_is_of_one_call():
 def test_dropout_of_samples(element_wise):
     """Each number is that of the drawn row, scaled, or zero."""
     model = make(
-        "kneser_ney",
-        element_wise=element_wise,
-        dropout={"embeddings": 0.25},
+        "kneser_ney", element_wise=element_wise, dropout={"embeddings": 0.25}
     )
     words = np.tile(np.arange(V, dtype="int32"), (400, 1))
     drawn = model.smoothing.draw(words, UNITS)

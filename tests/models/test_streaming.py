@@ -177,27 +177,6 @@ def test_compiled_inference_equals_the_plain_forward():
     assert not getattr(logits, "requires_grad", False)
 
 
-def test_score_and_attention():
-    model = shared("lstm", "key_value_predict")
-    tokens = tokens_of(3, 6)
-    logits = stepped(model, tokens)[0].astype("float64")
-    expected = np.take_along_axis(
-        reference.log_softmax(logits)[:, :-1], tokens[:, 1:, None], -1
-    )[..., 0]
-    scores = model.score(tokens)
-    assert isinstance(scores, np.ndarray)
-    assert scores.shape == (3, 5)
-    close(scores, expected)
-
-    weights = model.attention(tokens)
-    hidden = model.embedding(tokens)
-    for layer in model.recurrent:
-        hidden, *_ = layer(hidden)
-    assert weights.shape == (3, 6, model.memory.window)
-    _, expected = model.memory(hidden, return_attention_scores=True)
-    close(weights, expected)
-
-
 def test_batches_are_scored_with_the_state_carried():
     model = make()
     tokens = tokens_of(1, 29)[0]

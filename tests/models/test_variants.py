@@ -297,17 +297,3 @@ def test_training_draws_new_masks():
     result = memlm_keras.evaluation.perplexity(model, batches, verbose=0)
     again = memlm_keras.evaluation.perplexity(model, batches, verbose=0)
     assert result.loss == again.loss
-
-
-@pytest.mark.parametrize(
-    "arguments, name",
-    [
-        ({"dropout": 1.0}, "dropout"),
-        ({"dropout": {"embeddings": 1.0}}, "'embeddings'"),
-        ({"dropout": {"between": -0.5}}, "'between'"),
-        ({"word_dropout": 1.0}, "word_dropout"),
-    ],
-)
-def test_wrong_rates(arguments, name):
-    with pytest.raises(ValueError, match=f"`.*{name}.*` must be at least 0"):
-        make(**arguments)

@@ -267,10 +267,7 @@ def arpa(*orders, counts=None):
             ),
             [-0.2, -0.1, *OF_BIGRAMS[2:], *UNKNOWN_WORD],
         ),
-        (
-            arpa(UNIGRAMS, BIGRAMS, counts=[5, 3, 0]),
-            OF_BIGRAMS + UNKNOWN_WORD,
-        ),
+        (arpa(UNIGRAMS, BIGRAMS, counts=[5, 3, 0]), OF_BIGRAMS + UNKNOWN_WORD),
         (arpa(UNIGRAMS, BIGRAMS, ""), OF_BIGRAMS + UNKNOWN_WORD),
         (arpa(UNIGRAMS, counts=[5, 0]), WITHOUT_BIGRAMS),
         (

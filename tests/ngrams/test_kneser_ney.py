@@ -127,18 +127,6 @@ def test_it_warns_where_discounts_cannot_be_estimated():
     assert model.found_discounts == [(0.5, 1.0, 1.5)] * 2
 
 
-def test_a_context_ends_with_its_line(text):
-    model = trained(text, 40, order=5)
-    assert model.score([1, 2, 3, 0, 4, 5])[4:].tolist() == pytest.approx(
-        model.score([4, 5]).tolist(), rel=1e-12
-    )
-    stream = trained(text, 40, order=5, sentence_boundaries=False)
-    context, line = text[:4], text[4:6]
-    assert not np.allclose(
-        stream.score([*context, *line])[4:], stream.score(line)
-    )
-
-
 def test_splits_are_texts(text):
     model = trained(text, 40, order=3)
     again = trained(data.Split(text.astype("int32")), 40, order=3)
@@ -158,48 +146,11 @@ def test_cut_offs_leave_rare_ngrams_out(text):
     assert same.num_ngrams[0] == 40 and same.num_ngrams[1] < cut.num_ngrams[1]
 
 
-def test_cut_offs_are_of_occurrences():
-    """Not of the words before an n-gram, of which these have one each."""
-    text = [1, 2, 3] * 4
-    model = trained(
-        text,
-        order=3,
-        discounts=explicit(3),
-        minimum_counts=2,
-        sentence_boundaries=False,
-    )
-    reference = Reference(text, 3, SIZE, explicit(3), [1, 2, 2], False)
-    tokens = [2, 3, 1, 2, 2, 3]
-    np.testing.assert_allclose(
-        np.exp(model.score(tokens)), reference.score(tokens), rtol=1e-10
-    )
-
-
 # NLTK takes one discount, which it is given; does not discount single words
 # nor interpolate them with the uniform distribution, which a discount of 0
 # is here; and takes N1+(. c w) for the counts of all lower orders, also where
 # n-grams begin with `<s>`, which it repeats. So both agree with lines as they
 # are for two words, where the only lower order is that of single words.
-
-
-@pytest.mark.parametrize("discount", [0.1, 0.75])
-def test_bigrams_of_lines_as_nltk_has_them(text, discount):
-    text = np.concatenate([text[:700], [0]])
-    ends = np.flatnonzero(text == 0) + 1
-    lines = [line.astype(str).tolist() for line in np.split(text, ends)][:-1]
-    lines = [["<s>", *line[:-1], "</s>"] for line in lines]
-    reference = nltk.lm.KneserNeyInterpolated(2, discount=discount)
-    reference.fit(
-        [list(everygrams(line, max_len=2)) for line in lines],
-        vocabulary_text=[word for line in lines for word in line],
-    )
-    model = trained(text, 40, order=2, discounts=[0.0, discount])
-    expected = [
-        reference.score(line[end], line[end - 1 : end])
-        for line in lines
-        for end in range(1, len(line))
-    ]
-    np.testing.assert_allclose(np.exp(model.score(text)), expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("order", [2, 3, 4])
@@ -210,8 +161,7 @@ def test_streams_as_nltk_has_them(text, order):
     stream = ["0", *text.astype(str)]
     reference = nltk.lm.KneserNeyInterpolated(order, discount=0.6)
     reference.fit(
-        [list(everygrams(stream, max_len=order))],
-        vocabulary_text=stream,
+        [list(everygrams(stream, max_len=order))], vocabulary_text=stream
     )
     model = trained(
         text,

@@ -3,10 +3,8 @@ import numpy as np
 import pytest
 
 from memlm_keras import LanguageModel
-from memlm_keras import data
 from memlm_keras import presets
 from memlm_keras.data import Batches
-from memlm_keras.evaluation import choose_cache
 from memlm_keras.evaluation import perplexity
 
 # === Gal and Ghahramani (2016), Press and Wolf (2016) ===
@@ -25,11 +23,6 @@ def test_variational_dropout():
         assert [x.cell.dropout_mask_count for x in model.recurrent] == [4, 4]
         optimizer = presets.get(name)["optimizer"]
         assert keras.optimizers.deserialize(optimizer).weight_decay == decay
-
-
-def test_fixed_masks_add_no_parameters():
-    model = LanguageModel.from_preset("gal2016/medium", 31, scale=0.02)
-    assert model.with_fixed_dropout(0).count_params() == model.count_params()
 
 
 def test_the_penalty_is_of_the_loss_and_not_of_the_perplexity():
@@ -64,29 +57,6 @@ def test_cache_settings():
     assert optimizer.initial_accumulator_value == 0.0
 
 
-def test_a_cache_is_chosen_for_the_trained_model():
-    """A text that repeats itself is predicted better with a cache."""
-    random = np.random.default_rng(0)
-    words = random.integers(1, 30, size=12)
-    tokens = np.tile(words, 12).astype("int32")
-    split = data.Split(tokens)
-    vocabulary = data.Vocabulary([f"word_{index}" for index in range(28)])
-    corpus = data.Corpus("tiny", vocabulary, split, split, split)
-    preset = presets.get("grave2017/ptb_cache_500", units=8)
-    model = LanguageModel.from_preset("grave2017/ptb_lstm", 30, units=8)
-    model.compile(keras.optimizers.deserialize(preset["optimizer"]))
-    model.fit(corpus.batches("train", 2, 30), epochs=2, verbose=0)
-    batches = corpus.batches("test", 1, 30)
-    choice = choose_cache(model, batches, **preset["cache"], verbose=0)
-    assert choice.cache.size == 500
-    cached = model.with_mixture(choice.cache)
-    result = perplexity(cached, batches, verbose=0)
-    assert result.perplexity == pytest.approx(
-        choice.perplexities.min(), rel=1e-4
-    )
-    assert result.perplexity < perplexity(model, batches, verbose=0).perplexity
-
-
 def test_a_cache_from_the_preset_alone():
     """The text is remembered, without a word to `choose_cache`."""
     sizes = {"vocabulary_size": 30, "units": 8}
@@ -102,30 +72,8 @@ def test_a_cache_from_the_preset_alone():
 # === Merity et al. (2017) ===
 
 
-def test_the_variational_model_is_that_of_gal():
-    found = presets.get("merity2017/wikitext2_variational_lstm")
-    expected = presets.get("gal2016/medium")
-    for key in ("model", "data", "optimizer", "schedule"):
-        assert found[key] == expected[key]
-
-
 def test_the_rate_is_halved():
     schedule = presets.get("merity2017/ptb_pointer_sentinel")["schedule"]
     halving = keras.callbacks.ReduceLROnPlateau(**schedule["reduce_on_plateau"])
     assert (halving.factor, halving.patience) == (0.5, 0)
     assert (halving.monitor, halving.mode) == ("val_nats", "min")
-
-
-def test_a_pointer_is_trained_with_zoneout():
-    preset = presets.get("merity2017/ptb_pointer_sentinel", units=6)
-    model = LanguageModel.from_preset(preset["name"], 13, units=6, window=4)
-    model.compile(
-        keras.optimizers.deserialize(preset["optimizer"]),
-        keras.losses.deserialize(preset["loss"]),
-    )
-    tokens = np.random.default_rng(0).integers(13, size=61).astype("int32")
-    before = [weight.copy() for weight in model.get_weights()]
-    model.fit(Batches(tokens, 2, 10), epochs=2, verbose=0)
-    for old, new in zip(before, model.get_weights()):
-        assert np.isfinite(new).all()
-        assert (old != new).any()

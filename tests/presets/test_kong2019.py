@@ -4,8 +4,6 @@ import pytest
 
 from memlm_keras import LanguageModel
 from memlm_keras import presets
-from memlm_keras.data import Batches
-from memlm_keras.smoothing import NoisedBatches
 from memlm_keras.smoothing import StreamStatistics
 from memlm_keras.smoothing import VariationalSmoothing
 from paper_claims import SETTINGS
@@ -83,36 +81,3 @@ def test_one_reading_of_the_paper_everywhere(method):
         assert claimed.get("other_words", default) == default
     other = LanguageModel.from_preset(name, 31, units=6, output_bias=False)
     assert not other.head.use_bias
-
-
-def test_published_numbers_of_two_texts():
-    preset = presets.get("kong2019/vs_linear_512")
-    assert preset["published"]["corpus"] == "Penn Treebank"
-    assert preset["published"]["test_perplexity"] == 71.2
-    assert preset["also_published"] == {
-        "corpus": "WikiText-2",
-        "validation_perplexity": 84.0,
-        "test_perplexity": 79.6,
-    }
-    assert preset["tuned"]["rate"] == [0.1, 0.2, 0.3, 0.4]
-
-
-@pytest.mark.parametrize("method", ["dn_kneser_ney", "vs_elementwise"])
-def test_trains(method):
-    preset = presets.get(f"kong2019/{method}_512")
-    tokens = np.random.default_rng(0).integers(31, size=400)
-    statistics = StreamStatistics.count(tokens, 31)
-    batches = Batches(tokens, 8, 10)
-    if preset["noise"]:
-        batches = NoisedBatches(
-            batches, statistics=statistics, **preset["noise"]
-        )
-    model = LanguageModel.from_preset(preset["name"], 31, units=6)
-    if model.smoothing is not None:
-        model.smoothing.adapt(statistics)
-    model.compile(
-        keras.optimizers.deserialize(preset["optimizer"]),
-        loss=keras.losses.deserialize(preset["loss"]),
-    )
-    history = model.fit(batches, verbose=0).history
-    assert np.isfinite(history["loss"]).all()

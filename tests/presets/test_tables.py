@@ -75,74 +75,59 @@ def test_numbers_belong_to_measures_and_texts(name):
     assert table.choose_by is None or table.choose_by in measures
 
 
+@pytest.mark.parametrize(
+    "table, label, corpus, numbers",
+    [
+        ("tran2016/perplexity", "rm_tm_gated", "ptb", {"test": 123.5}),
+        ("tran2016/perplexity", "rm_tm_gated", "wikitext-2", {}),
+        ("daniluk2017/models", "lstm", "ptb", {}),
+        ("kong2019/wikitext2", "kong2019/vs_linear_512", "ptb", {}),
+        (
+            *("kong2019/wikitext2", "kong2019/vs_linear_512", "wikitext-2"),
+            {"dev": 84.0, "test": 79.6},
+        ),
+        # Numbers of a cache stand beside those with a cache.
+        (
+            *("baselines/wikitext2", "grave2017/wikitext2_cache_2000"),
+            *("wikitext-2", {"test, cache": 68.9}),
+        ),
+        (
+            *("baselines/wikitext2", "grave2017/wikitext2_lstm", "wikitext-2"),
+            {"test": 99.3},
+        ),
+        (
+            *("baselines/ptb", "gal2016/large", "ptb"),
+            {"dev": 77.9, "test": 75.2, "test, Monte Carlo": 73.4},
+        ),
+        (
+            *("daniluk2017/cbt", "lstm", "cbt"),
+            {"NE": 0.523, "CN": 0.604, "V": 0.819, "P": 0.786},
+        ),
+        (
+            "weissenborn2016/entailment",
+            *("weissenborn2016/dual_am_gru_shared", "snli", {"test": 84.4}),
+        ),
+    ],
+)
+def test_published_numbers_of_a_row_on_a_text(table, label, corpus, numbers):
+    """Of another text, a row says nothing."""
+    row = by_label(table)[label]
+    assert row.published_on(corpus) == numbers
+    assert row.published_on("sick") == row.published_on(None) == {}
+
+
 def test_windows():
     rows = by_label("daniluk2017/windows")
     assert len(rows) == 16
-    own = rows["key_value, window 10"]
-    assert not own.changes
-    assert own.published[0].numbers == {"dev": 77.1, "test": 78.2}
-    other = rows["key_value, window 15"]
-    assert other.changes == {"window": 15}
-    assert other.published[0].numbers == {"test": 78.9}
-
-
-def test_wikipedia_is_no_text_that_is_at_hand():
-    for row in TABLES["daniluk2017/models"].rows:
-        assert row.published_on("ptb") == row.published_on(None) == {}
-    # Nor are the numbers of one text those of another.
-    gated = by_label("tran2016/perplexity")["rm_tm_gated"]
-    assert gated.published_on("ptb") == {"test": 123.5}
-    assert gated.published_on("wikitext-2") == {}
-    by_text = {p.corpus.split(",")[0]: p.numbers for p in gated.published}
-    assert by_text == {
-        "German": {"test": 118.6},
-        "Italian": {"test": 88.9},
-        "English": {"test": 128.8},
-        "Penn Treebank": {"test": 123.5},
-    }
-    smoothed = by_label("kong2019/wikitext2")["kong2019/vs_linear_512"]
-    assert smoothed.published_on("ptb") == {}
-    assert smoothed.published_on("wikitext-2") == {"dev": 84.0, "test": 79.6}
-
-
-def test_numbers_of_a_cache_stand_beside_those_with_a_cache():
-    rows = by_label("baselines/wikitext2")
-    assert rows["grave2017/wikitext2_cache_2000"].published_on(
-        "wikitext-2"
-    ) == {"test, cache": 68.9}
-    assert rows["grave2017/wikitext2_lstm"].published_on("wikitext-2") == {
-        "test": 99.3
-    }
-    assert by_label("baselines/ptb")["gal2016/large"].published_on("ptb") == {
-        "dev": 77.9,
-        "test": 75.2,
-        "test, Monte Carlo": 73.4,
-    }
-    assert "salton2017/ptb_single" not in by_label("baselines/ptb")
+    assert not rows["key_value, window 10"].changes
+    assert rows["key_value, window 15"].changes == {"window": 15}
+    assert rows["key_value, window 15"].published[0].numbers == {"test": 78.9}
 
 
 def test_figure_1_has_four_points_of_one_row():
     (row,) = TABLES["kong2019/grid"].rows
     assert row.preset == "kong2019/vs_kneser_ney_512"
     assert row.grid == {"rate": [0.1, 0.2, 0.3, 0.4]}
-
-
-def test_accuracies():
-    cbt = TABLES["daniluk2017/cbt"]
-    assert cbt.only_dataset and cbt.dataset == "cbt"
-    assert by_label("daniluk2017/cbt")["lstm"].published_on("cbt") == {
-        "NE": 0.523,
-        "CN": 0.604,
-        "V": 0.819,
-        "P": 0.786,
-    }
-    dual = by_label("weissenborn2016/entailment")[
-        "weissenborn2016/dual_am_gru_shared"
-    ]
-    assert dual.published_on("snli") == {"test": 84.4}
-    assert dual.published_on("sick") == {}
-    completion = by_label("tran2016/completion")["completion_rm_512"]
-    assert completion.published[0].numbers == {"accuracy": 0.692}
 
 
 def test_measures_in_results():

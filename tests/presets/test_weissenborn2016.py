@@ -1,8 +1,6 @@
 import keras
 import numpy as np
 import pytest
-from language_models import close
-from language_models import stepped
 
 from memlm_keras import EntailmentClassifier
 from memlm_keras import LanguageModel
@@ -32,18 +30,6 @@ def test_parts_of_classifiers(name):
     assert model.conditioning == ("source" if reads_source else "memory")
 
 
-def test_rows_by_kind():
-    others = presets.names("SequenceAutoencoder")
-    assert others == [
-        "weissenborn2016/gru_autoencoder",
-        "weissenborn2016/dual_am_gru_autoencoder",
-    ]
-    assert len(CLASSIFIERS) == 8
-    models_of_language = set(presets.names("LanguageModel"))
-    assert not {*CLASSIFIERS, *others} & models_of_language
-    assert set(CLASSIFIERS) < set(presets.names())
-
-
 def test_training_of_classifiers():
     preset = presets.get("weissenborn2016/dual_am_gru_shared")
     optimizer = keras.optimizers.deserialize(preset["optimizer"])
@@ -54,8 +40,7 @@ def test_training_of_classifiers():
 
 
 @pytest.mark.parametrize(
-    "name",
-    [n for n in presets.names() if n.startswith("weissenborn2016/")],
+    "name", [n for n in presets.names() if n.startswith("weissenborn2016/")]
 )
 def test_embeddings_begin_with_the_size_of_gloves(name):
     """In all rows, so that the models that are compared begin alike."""
@@ -95,15 +80,6 @@ def test_models_of_ones_own_begin_as_their_cells_need():
     assert (largest(ones) == 1).all()
     copy = EntailmentClassifier.from_config(ones.get_config())
     assert (largest(copy) == 1).all()
-
-
-@pytest.mark.parametrize("row", ["gru", "am_gru", "am_lstm"])
-def test_language_models_with_an_associative_memory(row):
-    """Streamed token by token, as any recurrent layer."""
-    preset = f"weissenborn2016/{row}_language_model"
-    lm = LanguageModel.from_preset(preset, 11, units=6, embedding_dim=5)
-    tokens = np.arange(8)[None] % 11
-    close(stepped(lm, tokens)[0], lm(tokens), 1e-4)
 
 
 @pytest.mark.parametrize("row", ["gru", "dual_am_gru"])

@@ -225,9 +225,7 @@ def test_nothing_is_replaced_at_a_rate_of_zero():
 
 
 @every_scheme
-@given_sizes(
-    units=st.integers(1, 4),
-)
+@given_sizes(units=st.integers(1, 4))
 def test_means_equal_the_reference(scheme, batch_size, time, units, seed):
     smoothing = make(scheme, 0.7, text(seed))
     matrix = matrix_of(seed, units)
@@ -329,9 +327,7 @@ def test_gradients_of_a_sample(element_wise, gradients):
         matrix, bias = arrays
         vectors = reference.read_rows(matrix, drawn.input_rows)
         logits = reference.kneser_ney_logits(
-            *(matrix, bias, vectors, targets),
-            drawn[1:],
-            *tables(smoothing),
+            *(matrix, bias, vectors, targets), drawn[1:], *tables(smoothing)
         )
         return reference.cross_entropy(logits, targets)
 
