@@ -1,5 +1,4 @@
-"""Callbacks, losses, metrics and an optimizer that Keras does not have; Keras'
-own callbacks work with them."""
+"""Callbacks, losses, metrics and an optimizer that Keras lacks."""
 
 from memlm_keras.training.callbacks import FreezeEmbeddings
 from memlm_keras.training.callbacks import HalveOnDrop

@@ -1,4 +1,4 @@
-"""Callbacks and schedules that Keras does not have."""
+"""Callbacks and schedules that Keras lacks."""
 
 import math
 import time
@@ -15,23 +15,23 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
     """Stops on a NaN or infinite loss and restores the last finite weights.
 
     It also stops after an epoch whose validation loss or perplexity is NaN or
-    infinite, since large weights may be finite while the perplexity is not. It
-    restores the optimizer's state too, so training can continue. Keras'
+    infinite, because the perplexity may overflow while the weights are finite.
+    It restores the optimizer's state too, so training can continue. Keras'
     `TerminateOnNaN` leaves NaN weights in the model.
 
     Snapshots are taken before the first batch, after each epoch and every
     `frequency` batches, if all weights are finite.
 
     Args:
-        frequency: integer or `None`, batches between snapshots within an
-            epoch.
+        frequency: Integer or `None`, number of batches between snapshots
+            within an epoch.
 
     Attributes:
-        stopped: whether training was stopped.
+        stopped: Whether training was stopped.
 
     Raises:
-        ValueError: if `frequency` is not positive, or if the weights are not
-            finite before training begins.
+        ValueError: `frequency` is not positive, or the weights are not finite
+            before training begins.
 
     Example:
 
@@ -93,7 +93,7 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
         return [*self.model.weights, *self.model.optimizer.variables]
 
     def _keep_weights(self):
-        """Keeps a copy of the weights if all are finite; returns whether."""
+        """Copies the weights if all are finite; returns whether they are."""
         values = [
             np.array(keras.ops.convert_to_numpy(variable))
             for variable in self._variables()
@@ -105,11 +105,11 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
 
 
 class CSVLogger(keras.callbacks.CSVLogger):
-    """Writes the whole log after each epoch; a `Checkpoint` keeps its rows.
+    """Writes the whole log after each epoch; a `Checkpoint` saves its rows.
 
     Keras' logger appends lines: a power cut may truncate one, and a resumed run
-    may log an epoch twice. `read()` returns the rows of a run whose checkpoint,
-    of version 1.0, has no rows.
+    may log an epoch twice. `read()` returns the rows in the log file, for runs
+    whose checkpoint was written by version 1.0, without rows.
     """
 
     def __init__(self, filename, read):
@@ -122,7 +122,7 @@ class CSVLogger(keras.callbacks.CSVLogger):
         return {"rows": self.rows}
 
     def set_state(self, state):
-        """Restores a result of `get_state`, also in the file."""
+        """Restores the result of `get_state`, and writes the file."""
         self.rows = state["rows"] if "rows" in state else self.read()
         self._write()
 
@@ -155,7 +155,7 @@ class CSVLogger(keras.callbacks.CSVLogger):
 
 class TimeEstimate(keras.callbacks.Callback):
     """Prints an estimate of the training time, measured in the third and fourth
-    second; before, functions are compiled and memory is allocated."""
+    second, after functions are compiled and memory is allocated."""
 
     seconds = 2.0
 
@@ -207,14 +207,14 @@ class HalveOnDrop(keras.callbacks.Callback):
     earlier values, so it happens at most once in `epochs` epochs.
 
     Args:
-        monitor: string, a metric of which larger is better.
-        epochs: integer, epochs of `fit` between the two compared values: the
-            epochs of one pass over the data.
-        factor: float in (0, 1).
+        monitor: String, name of a metric; larger values are better.
+        epochs: Integer, number of epochs of `fit` between the compared values,
+            usually one pass over the data.
+        factor: Float in (0, 1).
 
     Raises:
-        ValueError: if an argument is not as described; and in `fit`, if the
-            metric is not in the logs.
+        ValueError: An argument is invalid; or, in `fit`, the metric is not in
+            the logs.
 
     Example:
 
@@ -254,26 +254,26 @@ class HalveOnDrop(keras.callbacks.Callback):
 
 
 class FreezeEmbeddings(keras.callbacks.Callback):
-    """Freezes the vectors of some words in the first epochs.
+    """Freezes the embeddings of some words in the first epochs.
 
     Pretrained vectors are not trained until the rest of the model has adapted
-    to them (Weissenborn, 2016, Section 5.1). Unfreezing compiles nothing again.
+    to them (Weissenborn, 2016, Section 5.1). Unfreezing needs no compilation.
 
-    The callback restores the vectors after each batch, since momentum or weight
-    decay of an optimizer also moves vectors without a gradient. Adam's bias
-    correction counts all steps since the beginning, so the first steps of
-    unfrozen vectors are up to `1 / sqrt(1 - beta_2)` times as long as those at
-    the start of training: 32 times if `beta_2` is 0.999.
+    The callback restores the vectors after each batch, because an optimizer's
+    momentum or weight decay also moves vectors without a gradient. Adam's bias
+    correction counts all steps since the beginning, so the first updates to
+    unfrozen vectors are up to `1 / sqrt(1 - beta_2)` times as large as those
+    at the start of training: 32 times if `beta_2` is 0.999.
 
     Args:
-        epochs: integer of at least 0, number of first epochs of `fit`.
-        words: boolean array `(V,)`, the words whose vectors are frozen, such as
-            `WordVectors.found`; `None` for all.
+        epochs: Integer of at least 0, number of epochs with frozen vectors.
+        words: Boolean array `(V,)`, true for words with frozen vectors, such
+            as `WordVectors.found`; `None` for all.
 
     Raises:
-        ValueError: if `epochs` is negative; and in `fit`, for a model without
-            a `gradient_mask`, `words` of another vocabulary, or a model
-            compiled with `steps_per_execution` other than 1.
+        ValueError: `epochs` is negative; or, in `fit`, the model has no
+            `gradient_mask`, another vocabulary than `words`, or a
+            `steps_per_execution` other than 1.
 
     Example:
 
@@ -339,13 +339,13 @@ class FreezeEmbeddings(keras.callbacks.Callback):
 
 
 class Throughput(keras.callbacks.Callback):
-    """Adds `seconds` and `tokens_per_second` of each epoch to the logs.
+    """Logs `seconds` and `tokens_per_second` for each epoch.
 
-    `memlm_keras.data.PairBatches` have `pairs_per_second` instead. Time of
-    validation is not counted. Put the callback before loggers.
+    For `memlm_keras.data.PairBatches`, it logs `pairs_per_second` instead.
+    Validation time is not counted. Put this callback before loggers.
 
     Args:
-        batches: training batches of `memlm_keras.data`.
+        batches: Training batches from `memlm_keras.data`.
 
     Example:
 
@@ -382,21 +382,21 @@ class Throughput(keras.callbacks.Callback):
 
 
 def halve_after(epochs, factor=0.5):
-    """Returns a schedule that halves the learning rate in each later epoch.
+    """Returns a schedule that halves the learning rate after some epochs.
 
-    Tran et al. (2016, Section 4) halve in each epoch after the fourth, Salton
-    et al. (2017, Section 4) after the twelfth. Zaremba et al. (2014) have the
-    factor 0.5, 0.8 or 1 / 1.15, depending on the size of the model.
+    Tran et al. (2016, Section 4) halve it in each epoch after the fourth,
+    Salton et al. (2017, Section 4) after the twelfth. Zaremba et al. (2014)
+    use the factor 0.5, 0.8 or 1 / 1.15, depending on the size of the model.
 
     Args:
-        epochs: integer, number of epochs at the initial rate.
-        factor: float in (0, 1), factor in each later epoch.
+        epochs: Integer, number of epochs at the initial rate.
+        factor: Float in (0, 1) that multiplies the rate in each later epoch.
 
     Returns:
         A function for `keras.callbacks.LearningRateScheduler`.
 
     Raises:
-        ValueError: if `epochs` is negative or `factor` not in (0, 1).
+        ValueError: `epochs` is negative or `factor` not in (0, 1).
 
     Example:
 

@@ -1,4 +1,4 @@
-"""Checkpoints for exact resume, and their files."""
+"""Checkpoints that resume training exactly, and their file format."""
 
 import itertools
 import json
@@ -27,39 +27,40 @@ _CALLBACK_STATE = {
 class Checkpoint(keras.callbacks.Callback):
     """Saves the whole state of a training run, and resumes from it.
 
-    A checkpoint has weights, optimizer, carried state, random state of dropout
-    layers, unfinished metrics, position in the data, and state of callbacks
-    (patience, best weights, history). A run that was killed and resumed ends
-    with the weights of an uninterrupted run: bit for bit on JAX, and on
-    TensorFlow with op determinism and one inter-op thread.
+    A checkpoint has the weights, the states of the optimizer, of dropout's
+    random generators and of callbacks (patience, best weights, history), the
+    carried state, unfinished metrics and the position in the data. A run that
+    was killed and resumed ends with the weights of an uninterrupted run: bit
+    for bit on JAX, and on TensorFlow with op determinism and one inter-op
+    thread.
 
     Keras' `BackupAndRestore` restores weights and optimizer at the beginning of
     an epoch, but neither carried state, position in the data, nor callbacks.
 
     If `path` exists, its run is resumed: the constructor moves the batches to
-    the position of the checkpoint, and `fit` restores the rest when it begins.
-    A finished run continues with more epochs, or an `EarlyStopping` with more
-    patience, as if it had them from the beginning. Put the checkpoint last in
-    the list of callbacks. Data, batches, callbacks, backend, model, optimizer
-    and (see `learning_rate`) learning rate must not change.
+    the saved position, and `fit` restores the rest when it begins. A finished
+    run can continue with more epochs, or with a more patient `EarlyStopping`,
+    as if set from the beginning. Put the checkpoint last in the list of
+    callbacks. Data, batches, callbacks, backend, model, optimizer and (see
+    `learning_rate`) learning rate must not change.
 
     Args:
-        path: path of the checkpoint file, `.npz`; replaced at each save.
-        batches: the `memlm_keras.data.Batches` to train on. Other batches need
+        path: Path of the checkpoint file, `.npz`, replaced at each save.
+        batches: `memlm_keras.data.Batches` for training. Other batches need
             `identity()`, which returns plain values that identify them, and
             `start_at(epoch, batch)`, which moves them.
-        callbacks: list of the other callbacks, whose state is saved, too. Your
+        callbacks: List of the other callbacks, whose state is saved, too. Your
             own callbacks need `get_state`, which returns JSON values, and
             `set_state`.
-        frequency: integer or `None`, batches between checkpoints within an
-            epoch; the end of each epoch has one, too.
-        learning_rate: rate of a resumed run: `"checkpoint"` for the run's last
-            rate, `"model"` for the compiled model's rate. `None` is
-            `"checkpoint"`, but raises an error if the model's rate is neither
-            the first nor the last of the run.
+        frequency: Integer or `None`, number of batches between checkpoints
+            within an epoch; one is also saved after each epoch.
+        learning_rate: Learning rate of a resumed run: `"checkpoint"` for the
+            run's last rate, `"model"` for the compiled model's rate. `None`
+            means `"checkpoint"`, but raises an error if the model's rate is
+            neither the run's first nor its last.
 
     Raises:
-        ValueError: for other arguments; and in the constructor or in `fit`, if
+        ValueError: An argument is invalid; or, in the constructor or in `fit`,
             the checkpoint is damaged or belongs to another run.
 
     Example:
@@ -71,12 +72,7 @@ class Checkpoint(keras.callbacks.Callback):
     """
 
     def __init__(
-        self,
-        path,
-        batches,
-        callbacks=(),
-        frequency=None,
-        learning_rate=None,
+        self, path, batches, callbacks=(), frequency=None, learning_rate=None
     ):
         super().__init__()
         if frequency is not None:
@@ -92,18 +88,18 @@ class Checkpoint(keras.callbacks.Callback):
         self.frequency = frequency
         self.learning_rate = learning_rate
         self.resumed_from = None
-        # First rate of the run, and rate to continue with.
+        # The run's first learning rate, and the rate with which it continues.
         self._first_rate = self._next_rate = None
         self._epoch = self._first_batch = 0
         self._saved = None
-        # Counters to restore before the next batch, because loaders and
-        # validation change them between epochs.
+        # Loaders and validation change the counters between epochs: these are
+        # restored before the next batch.
         self._counters = None
-        # Number of batches done in this epoch; and its metrics after the last
-        # batch, because validation overwrites the variables.
+        # Number of batches done in this epoch, and metrics after its last
+        # batch, because validation overwrites them.
         self._done, self._metrics = 0, None
-        # Whether the run stopped during validation. Then the last batch of the
-        # epoch is trained again, and its result replaced by the saved state.
+        # Whether the saved run stopped during validation. If so, the last batch
+        # is trained again, and its result replaced by the saved state.
         self._validating = False
         if self.path.exists():
             self._saved = read(self.path)
@@ -144,11 +140,11 @@ class Checkpoint(keras.callbacks.Callback):
                 callback.best_weights = best_weights
         ended = self._saved["meta"]["ended"]
         for callback in self.callbacks:
-            # With more patience than before, the run may continue.
+            # A stopped run continues if the callback is more patient now.
             if getattr(callback, "stopped_epoch", 0):
                 if callback.wait < callback.patience:
                     callback.stopped_epoch, ended = 0, False
-        # Keras' BackupAndRestore sets the first epoch in the same way.
+        # Keras' `BackupAndRestore` sets the first epoch in the same way.
         self.model._initial_epoch = sys.maxsize if ended else self._epoch
 
     def on_epoch_begin(self, epoch, logs=None):
@@ -159,13 +155,13 @@ class Checkpoint(keras.callbacks.Callback):
             _set_counters(self.model, self._counters)
             self._counters = None
         if self._saved is not None and (self._first_batch or self._validating):
-            # A scheduler has just changed the rate for a new epoch.
+            # A scheduler has changed the rate for the epoch that is resumed.
             self._set_rate()
 
     def on_train_batch_end(self, batch, logs=None):
         if self._saved is not None:
-            # TensorFlow makes the metrics in the first step, so the saved sums
-            # are added here; at the beginning of an epoch they are obsolete.
+            # Keras builds metrics in the first step: add the saved sums after
+            # it, unless an epoch begins, which resets them.
             if self._validating:
                 for group in self._variables():
                     self._assign(group)
@@ -260,7 +256,7 @@ class Checkpoint(keras.callbacks.Callback):
         }
 
     def _assign(self, group, add=False):
-        """Assigns the arrays of the checkpoint to the variables of a group."""
+        """Assigns saved arrays to the variables in a group."""
         variables = self._variables()[group]
         arrays = self._numbered(group)
         expected = [tuple(variable.shape) for variable in variables]
@@ -287,7 +283,7 @@ class Checkpoint(keras.callbacks.Callback):
                 variable.assign(array)
 
     def _numbered(self, name):
-        """Returns the arrays `<name>_0`, `<name>_1`, ... of the checkpoint."""
+        """Returns the saved arrays `<name>_0`, `<name>_1` and so on."""
         keys = (f"{name}_{index}" for index in itertools.count())
         return [
             self._saved[key]
@@ -339,7 +335,7 @@ class Checkpoint(keras.callbacks.Callback):
     def _choose_rate(self):
         first = self._saved["meta"]["first_learning_rate"]
         last = self._saved.get("learning_rate")
-        # For a schedule, only the first rate is saved.
+        # With a schedule, only the first rate is saved.
         last = first if last is None else float(last)
         asked = _rate(self.model.optimizer)
         self._first_rate, self._next_rate = first, last
@@ -364,8 +360,8 @@ class Checkpoint(keras.callbacks.Callback):
 
 
 def _counters(model):
-    """Returns a model's seeds, its optimizer's steps, and the states of torch's
-    generators, which Keras' dropout uses without a seed."""
+    """Returns arrays: the model's seeds, the number of steps, and the states of
+    torch's generators, which Keras' dropout uses if it has no seed."""
     counters = [
         keras.ops.convert_to_numpy(variable).copy()
         for variable in _counter_variables(model)
@@ -383,8 +379,8 @@ def _set_counters(model, counters):
 
 def _counter_variables(model):
     seeds = [v for v in model.variables if v.name == "seed_generator_state"]
-    # With gradient accumulation, `iterations` is a quotient; the first variable
-    # counts the steps.
+    # With gradient accumulation, `iterations` counts updates; the optimizer's
+    # first variable counts steps.
     return [*seeds, _inner(model.optimizer).variables[0]]
 
 
@@ -397,17 +393,17 @@ def _callback_state(callback):
 
 
 def _inner(optimizer):
-    """Returns the optimizer without its `LossScaleOptimizer`, if it has one."""
+    """Returns the optimizer inside a `LossScaleOptimizer`, or itself."""
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 
 def _rate(optimizer):
-    """Returns the learning rate, a float, or its schedule as plain values."""
+    """Returns the learning rate as a float, or its schedule as plain values."""
     return plain(_inner(optimizer).get_config()["learning_rate"])
 
 
 def _optimizer_config(optimizer):
-    """Returns class and arguments of an optimizer, without learning rate."""
+    """Returns an optimizer's class and arguments without its learning rate."""
     config = {"class_name": type(optimizer).__name__, **optimizer.get_config()}
     if hasattr(optimizer, "inner_optimizer"):
         config["inner_optimizer"] = _optimizer_config(optimizer.inner_optimizer)
@@ -417,18 +413,18 @@ def _optimizer_config(optimizer):
 
 
 def plain(value):
-    """Returns a value as JSON keeps it."""
+    """Converts a value to plain JSON values."""
     return json.loads(json.dumps(value, default=repr))
 
 
 def _array(variable):
     array = keras.ops.convert_to_numpy(variable)
-    # NumPy's file format has no bfloat16; float32 holds it exactly.
+    # NumPy's file format has no bfloat16, whose values are exact in float32.
     return array.astype("float32") if variable.dtype == "bfloat16" else array
 
 
 def _shown(rate):
-    # Further digits are noise of single precision.
+    # More digits are rounding errors of float32.
     if isinstance(rate, float):
         return f"{rate:.6g}"
     return rate["class_name"] if isinstance(rate, dict) else str(rate)
@@ -447,7 +443,8 @@ def _differences(expected, received):
 
 
 def write(path, meta, arrays):
-    """Writes arrays and the plain values `meta`, whole or not at all."""
+    """Writes a dict of arrays and the plain values `meta`, whole or not at
+    all."""
     meta = json.loads(json.dumps({"format": FORMAT, **meta}))
     meta["checksum"] = _checksum(meta, arrays)
     with files.atomic_path(path) as temporary, open(temporary, "wb") as file:
@@ -455,7 +452,7 @@ def write(path, meta, arrays):
 
 
 def read(path):
-    """Returns a dict of the arrays of a checkpoint and its plain values,
+    """Reads a checkpoint; returns a dict of arrays, with plain values under
     `"meta"`."""
     remedy = "Remove it to begin anew, or put an intact copy in its place."
     with files.reading(path, "checkpoint", remedy):
@@ -463,7 +460,7 @@ def read(path):
             saved = {key: archive[key] for key in archive.files}
         meta = json.loads(str(saved.pop("meta")))
         if meta["format"] == FORMAT:
-            # An archive has checksums of arrays, but not of their names.
+            # ZIP archives have checksums for arrays, but not for their names.
             if meta.pop("checksum") != _checksum(meta, saved):
                 raise ValueError("its checksum is wrong")
     if meta["format"] != FORMAT:

@@ -1,4 +1,4 @@
-"""Training on several devices: JAX shards the rows of a batch; each replica of
+"""Trains on several devices: JAX shards the rows of batches; each replica on
 TensorFlow has its own rows, and sums are global."""
 
 import contextlib
@@ -10,16 +10,17 @@ from keras import tree
 
 
 def data_parallel(devices=None):
-    """Returns a context to make, train and evaluate models on several devices.
+    """Returns a scope in which models are trained on several devices.
 
     It is `keras.distribution.DataParallel(...).scope()` on JAX, and
-    `tf.distribute.MirroredStrategy(...).scope()` on TensorFlow.
+    `tf.distribute.MirroredStrategy(...).scope()` on TensorFlow. Build, train
+    and evaluate the model within it.
 
     Args:
-        devices: integer, number of devices; `None` for all.
+        devices: Integer, number of devices; `None` for all.
 
     Raises:
-        ValueError: for more devices than available, and on PyTorch.
+        ValueError: There are fewer devices, or the backend is PyTorch.
 
     Example:
 
@@ -51,11 +52,9 @@ def data_parallel(devices=None):
     names = names[:devices]
     if backend == "jax":
         return keras.distribution.DataParallel(devices=names).scope()
-    # On CPUs the default is collective operations, which wait for each other in
-    # one thread pool and deadlock if it is small.
-    reduction = None
-    if kind == "CPU":
-        reduction = tf.distribute.ReductionToOneDevice()
+    # On CPUs, the default are collective operations, which wait for each other
+    # in one thread pool and deadlock if it is small.
+    reduction = tf.distribute.ReductionToOneDevice() if kind == "CPU" else None
     return tf.distribute.MirroredStrategy(names, reduction).scope()
 
 
@@ -71,7 +70,7 @@ def num_devices(model):
 
 
 def variable_scope(model):
-    """Returns a context to make variables on the devices of a model."""
+    """Returns a scope that creates variables on the devices of a model."""
     if keras.backend.backend() == "tensorflow":
         return model.distribute_strategy.scope()
     return contextlib.nullcontext()
@@ -91,9 +90,9 @@ def require_divisible(rows, devices):
 
 
 def row_layout(shape):
-    """Returns the layout of a variable with the rows of a batch, or `None`."""
+    """Returns the layout that shards a variable by rows, or `None`."""
     distribution = keras.distribution.distribution()
-    # Each of several processes has all rows, as it cannot save others' rows.
+    # With several processes, each has all rows, so that it can save them.
     if distribution is None or distribution.num_processes > 1:
         return None
     return distribution.get_data_layout(shape)
@@ -108,7 +107,7 @@ def deal(tensor):
 
 
 def rows_of_replica(tensor):
-    """Returns this replica's rows of a tensor that has all rows."""
+    """Slices this replica's rows from a tensor with all rows."""
     replica = _replica()
     if replica is None:
         return tensor
@@ -116,7 +115,7 @@ def rows_of_replica(tensor):
 
 
 def num_replicas():
-    """Returns the number of replicas that run a step."""
+    """Returns the number of replicas that run each step."""
     replica = _replica()
     return 1 if replica is None else replica.num_replicas_in_sync
 
@@ -124,8 +123,8 @@ def num_replicas():
 def assign_rows(variable, value):
     """Assigns this replica's rows in its own copy of a variable; `gather_rows`
     makes the copies equal."""
-    # Communication here would let another replica run in the middle of a
-    # forward pass, and Keras keeps the losses of a pass in one list.
+    # Do not communicate here: another replica would run within this forward
+    # pass, and Keras collects the losses of a pass in one list.
     replica = _replica()
     if replica is not None:
         begin, shape = _part_of(replica, variable.shape)
@@ -136,7 +135,7 @@ def assign_rows(variable, value):
 
 
 def gather_rows(model, variables):
-    """Copies the rows of all replicas to all copies of the variables."""
+    """Copies every replica's rows to all copies of the variables."""
     devices = num_devices(model)
     if keras.backend.backend() != "tensorflow" or devices == 1:
         return
@@ -151,7 +150,7 @@ def gather_rows(model, variables):
 
 
 def of_first_replica(model, batch):
-    """Returns the first replica's part of TensorFlow's distributed batch."""
+    """Returns the first replica's part of a distributed batch."""
     results = model.distribute_strategy.experimental_local_results
     return tree.map_structure(lambda value: results(value)[0], batch)
 
@@ -160,10 +159,10 @@ def of_first_replica(model, batch):
 
 
 def share_of_weight(weight, targets):
-    """Returns this replica's share in the mean over all replicas; the mean of
-    the shares is 1."""
-    # Keras averages the means of replicas, so tokens of a replica with more
-    # padding would count more.
+    """Returns the factor for this replica's mean loss; the factors of all
+    replicas have the mean 1."""
+    # Keras averages the replicas' means: without the factors, tokens on a
+    # replica with more padding would count more.
     replica = _replica()
     if replica is None:
         return 1
@@ -176,9 +175,9 @@ def share_of_weight(weight, targets):
 
 
 def clip_sum_of_gradients(model):
-    """Makes an optimizer clip the sum of the gradients of replicas."""
-    # On TensorFlow, Keras clips the gradient of each replica before the sum,
-    # whose norm could then exceed the limit.
+    """Makes the model's optimizer clip the gradients summed over replicas."""
+    # On TensorFlow, Keras clips each replica's gradients before summing, so the
+    # norm of the sum may exceed the limit.
     if keras.backend.backend() != "tensorflow" or num_devices(model) == 1:
         return
     import tensorflow as tf
@@ -186,20 +185,20 @@ def clip_sum_of_gradients(model):
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
 
     def clip(gradients):
-        # A word that occurs twice has two slices, which are summed first.
+        # Sparse gradients have one slice per occurrence of a word: sum them.
         dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
         replica = _replica()
         if replica is not None:
             dense = replica.all_reduce("SUM", dense)
         return type(optimizer)._clip_gradients(optimizer, dense)
 
-    # Keras has no public hook between gradients and their clipping.
+    # Keras has no public hook between computing and clipping gradients.
     optimizer._clip_gradients = clip
     optimizer._all_reduce_sum_gradients = list
 
 
 def generator_states():
-    """Returns the states of torch's generators, an array per device."""
+    """Returns the states of torch's generators, one array per device."""
     if keras.backend.backend() != "torch":
         return []
     import torch
@@ -223,7 +222,7 @@ def set_generator_states(states):
 
 
 def _replica():
-    """Returns the context of this replica, `None` if it is the only one."""
+    """Returns the context of this replica, or `None` if it is the only one."""
     if keras.backend.backend() != "tensorflow":
         return None
     import tensorflow as tf
@@ -235,7 +234,7 @@ def _replica():
 
 
 def _part_of(replica, shape):
-    """Returns begin and shape of the rows of a replica in a tensor."""
+    """Returns the start indices and shape of a replica's rows in a tensor."""
     rows = shape[0] // replica.num_replicas_in_sync
     begin = [replica.replica_id_in_sync_group * rows]
     return [*begin, *[0] * (len(shape) - 1)], (rows, *shape[1:])

@@ -8,16 +8,16 @@ from memlm_keras.training import distribution
 
 
 class TokenLoss(keras.losses.Loss):
-    """Base class of losses that reduce the losses of tokens.
+    """Base class for losses that reduce token losses to a scalar.
 
-    A `memlm_keras.LanguageModel` with targets among its inputs returns the loss
+    A `memlm_keras.LanguageModel` that gets targets as inputs returns the loss
     of each token, `(batch, time)`; these classes also accept logits.
 
     Call arguments:
         y_true: int32 tensor `(batch, time)`.
-        y_pred: logits `(batch, time, vocabulary)`, or losses of the tokens
+        y_pred: Logits `(batch, time, vocabulary)`, or token losses
             `(batch, time)`.
-        sample_weight: optional float tensor `(batch, time)`, or `(batch,)` with
+        sample_weight: Optional float tensor `(batch, time)`, or `(batch,)` with
             one weight per row.
 
     Returns:
@@ -52,12 +52,12 @@ class TokenCrossEntropy(TokenLoss):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class SentenceCrossEntropy(TokenLoss):
-    """Cross-entropy summed over a sentence and averaged over the batch.
+    """Cross-entropy summed over each sentence and averaged over the batch.
 
     Tran et al. (2016) do not divide by the length of the sentence; their
-    learning rate of 1 and clipping norm of 5 depend on it. The average counts
-    empty rows of `memlm_keras.data.SentenceBatches`, too, so each sentence has
-    the same weight.
+    learning rate of 1 and clipping norm of 5 depend on this. The average also
+    counts empty rows in `memlm_keras.data.SentenceBatches`, so each sentence
+    has the same weight.
 
     Example:
 
@@ -78,10 +78,10 @@ class SentenceCrossEntropy(TokenLoss):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class Nats(keras.metrics.Mean):
-    """Mean cross-entropy of all tokens, in nats.
+    """Mean cross-entropy over all tokens, in nats.
 
     Keras' `SparseCategoricalCrossentropy` first averages each row over time, so
-    tokens of long batches count less.
+    tokens in long rows count less.
     """
 
     def __init__(self, name="nats", dtype=None):
@@ -98,16 +98,16 @@ class Nats(keras.metrics.Mean):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class Perplexity(Nats):
-    """`exp(nats)`: the perplexity of all tokens.
+    """Perplexity over all tokens, `exp(nats)`.
 
-    Equals `keras_nlp.metrics.Perplexity`, which accepts logits only.
+    Equals `keras_nlp.metrics.Perplexity`, which accepts only logits.
     """
 
     def __init__(self, name="perplexity", dtype=None):
         super().__init__(name=name, dtype=dtype)
 
     def result(self):
-        """Returns the perplexity of all added batches, a scalar."""
+        """Returns the perplexity over all added batches, a scalar."""
         return ops.exp(super().result())
 
 
@@ -118,8 +118,8 @@ def _losses(y_true, y_pred):
 
 
 def weights_of_tokens(sample_weight, targets):
-    """Returns weights per token `(batch, time)` from weights per row or per
-    token; returns `None` for `None`."""
+    """Broadcasts weights per row or per token to `(batch, time)`; returns
+    `None` for `None`."""
     if sample_weight is None:
         return None
     weights = ops.cast(sample_weight, "float32")
@@ -128,8 +128,8 @@ def weights_of_tokens(sample_weight, targets):
         for one, other in zip(weights.shape, targets.shape)
     ):
         raise ValueError(
-            "`sample_weight` must be of shape (batch,) or (batch, time), as "
-            f"the targets {tuple(targets.shape)} are. Received: shape "
+            "`sample_weight` must be of shape (batch,) or (batch, time), like "
+            f"the targets {tuple(targets.shape)}. Received: shape "
             f"{tuple(weights.shape)}"
         )
     if tuple(weights.shape) == tuple(targets.shape):

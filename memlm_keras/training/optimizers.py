@@ -1,18 +1,18 @@
-"""Adam in one pass over the weights."""
+"""Adam with PyTorch's fused kernel."""
 
 import keras
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class FusedAdam(keras.optimizers.Adam):
-    """`keras.optimizers.Adam`, with PyTorch's fused kernel on PyTorch.
+    """`keras.optimizers.Adam` that uses PyTorch's fused kernel on PyTorch.
 
-    Equations, arguments and variables are those of Keras' Adam, so either can
-    continue the training of the other. Keras runs one operation after another,
-    each over arrays of the size of the weights, which for a large vocabulary
-    takes as long as the rest of the step. On TensorFlow and JAX, where XLA
-    fuses operations, nothing differs. On PyTorch, `global_clipnorm` scales
-    gradients in place, as `torch.nn.utils.clip_grad_norm_` does.
+    Equations, arguments and variables are the same as in Keras' Adam, so
+    training can continue with either. Keras runs one operation after another
+    over all weights, which takes as long as the rest of the step if the
+    vocabulary is large. On TensorFlow and JAX, where XLA fuses operations, this
+    is Keras' Adam. On PyTorch, `global_clipnorm` scales gradients in place,
+    like `torch.nn.utils.clip_grad_norm_`.
 
     Example:
 
@@ -22,7 +22,7 @@ class FusedAdam(keras.optimizers.Adam):
     """
 
     def _clip_gradients(self, grads):
-        # Keras would allocate new arrays for the squares.
+        # Keras would allocate new arrays for the squared gradients.
         clips = (self.global_clipnorm or 0) > 0
         if keras.backend.backend() != "torch" or not clips:
             return super()._clip_gradients(grads)
@@ -30,8 +30,8 @@ class FusedAdam(keras.optimizers.Adam):
 
         norm = torch.nn.utils.get_total_norm(grads)
         scale = torch.clamp(self.global_clipnorm / norm, max=1.0)
-        # For an infinite norm, `norm - norm` gives NaN, as in Keras. Scaling in
-        # place is faster than new arrays of the size of the weights.
+        # An infinite norm gives NaN, as in Keras, by `norm - norm`. Scaling in
+        # place is faster than allocating new arrays.
         torch._foreach_mul_(grads, scale + (norm - norm))
         return grads
 
@@ -47,9 +47,9 @@ class FusedAdam(keras.optimizers.Adam):
             return [variables[place].value for place in places]
 
         places = [*map(self._get_variable_index, trainable_variables)]
-        # Keras corrects the bias in the rate, and adds epsilon to the root
-        # without correction. A late step turns off the kernel's own correction.
-        # The rate stays a tensor, so that a GPU need not be synchronised.
+        # Keras puts the bias correction into the rate, and adds epsilon to the
+        # uncorrected root. A large step number turns off the kernel's own
+        # correction. The rate stays a tensor to avoid synchronizing the GPU.
         step = keras.ops.cast(self.iterations, "float32") + 1.0
         rate = learning_rate * keras.ops.sqrt(1.0 - self.beta_2**step)
         rate = rate / (1.0 - self.beta_1**step)

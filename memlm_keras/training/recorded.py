@@ -1,4 +1,4 @@
-"""Recorded training steps on PyTorch: the operations of a step, traced once."""
+"""Records the operations of training steps on PyTorch, and runs them again."""
 
 import contextlib
 
@@ -9,8 +9,8 @@ from torch.utils import _pytree as pytree
 from memlm_keras.gradients import opaque
 from memlm_keras.keras_private import torch_random
 
-# A shape is recorded after this number of steps, because recording takes about
-# as long as these.
+# Number of steps with one shape before it is recorded. Recording takes about as
+# long as these steps.
 AFTER = 50
 MOST_SHAPES = 128
 # Longer recordings are not faster than the step itself.
@@ -20,16 +20,16 @@ MOST_OPERATIONS = 3000
 class Steps:
     """Runs a step of a Keras trainer, and records it for shapes that repeat.
 
-    A step of a small model spends more time in Python than in its operations.
-    So the operations of a step, with gradients and updates, are traced once per
-    shape of batches and then run without Python, with the same results.
+    With a small model, a step spends more time in Python than in operations.
+    So its operations, with gradients and updates, are traced once per batch
+    shape and then run without Python, with the same results.
 
-    A step whose Python code depends on the values of tensors cannot be traced
-    and runs as it is. Parameters have no `grad` after recorded steps.
+    Steps whose Python code depends on the values of tensors cannot be traced;
+    these run unchanged. Parameters have no `grad` after recorded steps.
 
     Args:
-        step: function from a batch to a dict of tensors, a method of `model`.
-        model: compiled Keras model. A step may only change the variables of
+        step: Method of `model` that maps a batch to a dict of tensors.
+        model: Compiled Keras model. A step may change only the variables of
             the model, its optimizer and its metrics.
     """
 
@@ -58,8 +58,8 @@ class Steps:
         try:
             recording = Recording(self.step, self.model, leaves, structure)
         except Exception:
-            # Tracing raises errors of many types. If the step itself is wrong,
-            # it raises its own error below.
+            # Tracing raises errors of many types. If the step itself fails, it
+            # raises its own error below.
             self.possible = False
             return self.step(batch)
         self.recordings[shapes] = recording
@@ -67,11 +67,8 @@ class Steps:
 
 
 class Recording:
-    """The operations of a step on batches of one shape.
-
-    Raises:
-        Exception: of any type, if the step depends on values.
-    """
+    """Recorded operations of a step for one batch shape; raises an exception of
+    any type if the step depends on the values of tensors."""
 
     def __init__(self, step, model, leaves, structure):
         self.structure = structure
@@ -81,7 +78,7 @@ class Recording:
             (v, v.value, v.value.data_ptr(), v.value.requires_grad)
             for v in variables
         ]
-        # Tracing takes scalars, such as the number of the step, for constants
+        # Tracing treats scalars, such as the number of steps, as constants
         # unless they are inputs.
         single = [v for v in variables if v.value.numel() == 1]
         counts = [v for v in single if not v.value.requires_grad]
@@ -99,7 +96,7 @@ class Recording:
         before = [v.value.detach().clone() for v in single]
         try:
             with _recorded_draws():
-                # Fake tensors have shapes and no values.
+                # Fake tensors have shapes but no values.
                 self.graph = proxy_tensor.make_fx(
                     run, tracing_mode="fake", _allow_non_fake_inputs=True
                 )(*self.counts, *leaves)
@@ -110,7 +107,7 @@ class Recording:
                 for variable, value in zip(single, before):
                     variable.value.copy_(value)
             model.zero_grad()
-        # The graph has its own gradients, so autograd has nothing to record.
+        # The graph computes gradients itself, so autograd need not record.
         for name, parameter in list(self.graph.named_parameters()):
             delattr(self.graph, name)
             setattr(self.graph, name, parameter.detach())
@@ -123,8 +120,8 @@ class Recording:
         self.graph.recompile()
 
     def is_of(self, structure):
-        """Returns whether the recording fits batches with this structure and
-        the model's present tensors."""
+        """Returns whether batches have this structure, and the model still the
+        recorded tensors."""
         return structure == self.structure and all(
             variable._value is tensor
             and tensor.data_ptr() == place
@@ -140,15 +137,14 @@ class Recording:
 
 # === Random numbers ===
 
-# For each draw, Keras seeds a generator with a number in Python, which a
-# recording would repeat. In a recording, a draw is an operation with the seed
-# as input.
+# For each draw, Keras seeds a generator from Python, so recordings would repeat
+# the same numbers. Recorded draws are operations with the seed as input.
 
 _DRAWN = ("bernoulli", "multinomial", "normal", "rand", "randint")
 
 
 class _TorchWithSeeds:
-    """The module `torch`, whose random functions take a seed as generator."""
+    """Wraps the module `torch`; random functions take a seed as `generator`."""
 
     def __getattr__(self, name):
         function = getattr(torch, name)
