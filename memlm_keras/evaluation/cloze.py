@@ -1,4 +1,4 @@
-"""Cloze tests, answered by the most probable whole sentence."""
+"""Evaluates cloze tests: chooses the candidate with the most probable query."""
 
 import dataclasses
 import statistics
@@ -10,15 +10,15 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.evaluation.perplexity import require_method
 
-# Queries are padded to a multiple of this, which gives few shapes.
+# Queries are padded to a multiple of this length, so that few shapes compile.
 _QUERY_MULTIPLE = 8
 # Quantile of the normal distribution for 95% intervals.
 Z_95 = statistics.NormalDist().inv_cdf(0.975)
 
 
 def wilson_interval(correct, number):
-    """Returns the 95% interval of the share of `correct` in `number` trials
-    (Wilson, 1927), two floats."""
+    """Computes the 95% interval (Wilson, 1927) for the proportion `correct /
+    number`; returns two floats."""
     # Importing scipy.stats takes half a second.
     from scipy import stats
 
@@ -31,12 +31,12 @@ class ClozeAccuracy:
     """Accuracy in a cloze test.
 
     Attributes:
-        correct: integer, number of correct answers.
-        questions: integer, number of questions.
-        chosen: tuple of strings, the candidate chosen for each question.
-        unknown_answers: integer, questions whose answer is not in the
-            vocabulary, so that it equals other unknown candidates.
-        causal: whether the model predicted words from earlier words only.
+        correct: Integer, number of correct answers.
+        questions: Integer, number of questions.
+        chosen: Tuple of strings, the candidate chosen for each question.
+        unknown_answers: Integer, number of questions with an answer outside the
+            vocabulary, which ties with other unknown candidates.
+        causal: Whether the model predicted words from earlier words only.
     """
 
     correct: int
@@ -57,7 +57,7 @@ class ClozeAccuracy:
 
     @property
     def protocol(self):
-        """String, how the model chose its answers."""
+        """String that describes how the model chose its answers."""
         chosen = (
             "with which the whole query, <eos> included, is most probable "
             "after its context"
@@ -84,23 +84,23 @@ class ClozeAccuracy:
 def cloze_accuracy(model, questions, vocabulary=None, batch_size=32, verbose=1):
     """Computes the accuracy of a language model in a cloze test.
 
-    The model reads the context of each question and chooses the candidate with
-    which the query is most probable, as in Daniluk et al. (2017) and Hill et
-    al. (2016). Ties go to the first candidate; repeated candidates tie, and so
-    do candidates that are not in the vocabulary.
+    The model reads the context of each question and chooses the candidate that
+    makes the query most probable, as in Daniluk et al. (2017) and Hill et al.
+    (2016). Ties go to the first candidate; repeated candidates tie, and so do
+    candidates outside the vocabulary.
 
     Args:
-        model: a `memlm_keras.LanguageModel` or `memlm_keras.Ensemble`; or a
-            model with `score` but without state, such as an n-gram model,
-            which scores the whole text of each question and candidate.
-        questions: iterable of `memlm_keras.data.ClozeQuestion`.
-        vocabulary: `None` for the model's own.
-        batch_size: integer, rows that the model reads at once; changes scores
-            by rounding only.
+        model: `memlm_keras.LanguageModel` or `memlm_keras.Ensemble`; or a model
+            with `score` but without state, such as an n-gram model, which
+            scores the whole text of each question with each candidate.
+        questions: Iterable of `memlm_keras.data.ClozeQuestion`.
+        vocabulary: `Vocabulary`; `None` uses the model's own.
+        batch_size: Integer, number of rows that the model reads at once;
+            affects scores only by rounding.
         verbose: 0 prints nothing, 1 a progress bar and the result.
 
     Raises:
-        ValueError: as for `cloze_scores`.
+        ValueError: See `cloze_scores`.
 
     Example:
 
@@ -144,23 +144,23 @@ def cloze_accuracy(model, questions, vocabulary=None, batch_size=32, verbose=1):
 
 
 def cloze_scores(model, questions, vocabulary=None, batch_size=32, verbose=1):
-    """Computes the log-probability of the query with each candidate.
+    """Computes the log-probability of each query with each candidate.
 
-    An end-of-sentence token ends every sentence and comes before the first. A
+    An end-of-sentence token ends every sentence and precedes the first. A
     bidirectional model scores each word given the words before and after it.
 
     Args:
-        model, questions, vocabulary, batch_size: as for `cloze_accuracy`.
+        model, questions, vocabulary, batch_size: See `cloze_accuracy`.
 
     Returns:
         List with a float64 array `(candidates,)` for each question: the
-        natural-log probability of the query's words and its end, summed.
+        natural-log probability summed over the query's words and its end.
         Candidates with the same ids have the same score.
 
     Raises:
-        ValueError: for a model without `score`, no questions, a vocabulary of
-            another size than the model's, a batch size below 1, or a question
-            with a context for a bidirectional model.
+        ValueError: The model has no `score`, or is bidirectional and a question
+            has a context; there are no questions; the vocabulary's size is not
+            the model's; or `batch_size` is not positive.
 
     Example:
 
@@ -173,7 +173,7 @@ def cloze_scores(model, questions, vocabulary=None, batch_size=32, verbose=1):
     questions = list(questions)
     vocabulary = _require_questions(model, questions, vocabulary, batch_size)
     encoded = [_Encoded(question, vocabulary) for question in questions]
-    # Questions of similar lengths share batches.
+    # Sort by length, so that a batch has contexts of similar lengths.
     order = sorted(range(len(encoded)), key=lambda at: len(encoded[at].context))
     progress = keras.utils.Progbar(
         len(encoded), verbose=verbose, unit_name="question"
@@ -186,7 +186,7 @@ def cloze_scores(model, questions, vocabulary=None, batch_size=32, verbose=1):
         else:
             for question in batch:
                 for place, ids in enumerate(question.sentences):
-                    # These models assume an end of sentence before a text.
+                    # These models assume that a sentence ends before a text.
                     text = np.concatenate([question.context, ids])[1:]
                     query = model.score(text)[1 - len(ids) :]
                     question.scores[place] = query.sum()
@@ -195,16 +195,16 @@ def cloze_scores(model, questions, vocabulary=None, batch_size=32, verbose=1):
 
 
 class _Encoded:
-    """A question as token ids: its context, and the distinct filled queries,
-    each between two ends of sentences."""
+    """Question as token ids: its context and its distinct queries with one of
+    the candidates, between two end-of-sentence tokens."""
 
-    # Candidates with the same ids share a sentence, so that rounding cannot
-    # make their scores differ.
+    # Candidates with the same ids share a query, so that rounding cannot make
+    # their scores differ.
 
     def __init__(self, question, vocabulary):
         end = np.array([vocabulary.end_of_sentence_id], "int32")
         read = [vocabulary.encode_sentence(s) for s in question.context]
-        # The end of the last sentence is the first input of the query.
+        # The last end-of-sentence token is the first input of the query.
         self.context = np.concatenate([end, *read])[:-1]
         filled = [
             np.concatenate(
@@ -220,9 +220,9 @@ class _Encoded:
 
 
 def _score(model, batch, batch_size, rows):
-    """Scores a batch of questions with a model that has a state."""
+    """Scores a batch of questions with a recurrent model."""
     contexts = [question.context for question in batch]
-    # All batches have the same number of rows, so that one shape is compiled.
+    # Add empty rows, so that all batches have one shape.
     contexts += [np.zeros(0, "int32")] * (rows - len(batch))
     state = model.read(contexts) if model.causal else None
     waiting = [
@@ -240,11 +240,11 @@ def _score(model, batch, batch_size, rows):
 
 
 def _score_sentences(model, state, owners, sentences, batch_size):
-    """Returns the summed log-probability of each sentence, float64; sentence
-    `i` continues row `owners[i]` of `state`."""
+    """Computes the log-probability of each sentence, float64; sentence `i`
+    continues row `owners[i]` of `state`."""
     predicted = np.array([len(ids) - 1 for ids in sentences])
     steps = -(-predicted.max() // _QUERY_MULTIPLE) * _QUERY_MULTIPLE
-    # A bidirectional model does not read ends of sentences as padding.
+    # Bidirectional models ignore end-of-sentence tokens after a sentence.
     tokens = np.full((batch_size, steps + 1), sentences[0][-1], "int32")
     for row, ids in enumerate(sentences):
         tokens[row, : len(ids)] = ids

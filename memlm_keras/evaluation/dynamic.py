@@ -1,4 +1,4 @@
-"""Dynamic evaluation (Krause et al., 2018): weights adapt to the text."""
+"""Adapts weights to the text: dynamic evaluation (Krause et al., 2018)."""
 
 import copy
 import dataclasses
@@ -19,15 +19,15 @@ from memlm_keras.models.streaming import concatenate_batches
 from memlm_keras.models.streaming import read_batches
 from memlm_keras.models.surprisal import measures_of_logits
 
-# Steps of a segment in the paper, and most steps of a sentence here.
+# Length of segments in the paper, and the largest for a sentence here.
 _STEPS, _LONGEST = 5, 128
-# Rates of each rule, and decays, to try on development text.
+# Values that `choose_dynamic` tries: rates for each rule, and decays.
 RATES = {"rms": (3e-5, 1e-4, 3e-4), "sgd": (0.01, 0.03, 0.1)}
 DECAYS = (0.0, 1e-3, 1e-2)
 
 
 class DynamicEvaluator:
-    """A language model that learns from the text that it scores.
+    """Language model that learns from the text that it scores.
 
     Krause, Kahembwe, Murray and Renals (2018), "Dynamic Evaluation of Neural
     Sequence Models", Sections 3 and 4. Each segment of a text is first scored
@@ -38,28 +38,28 @@ class DynamicEvaluator:
         w <- w - rate g / (R + epsilon)
                + min(1, decay R / mean(R)) (w_g - w)                "rms"
 
-    R are the roots of the mean squared gradients on training text, and mean(R)
-    is their mean over all weights; the authors' code averages the means of
-    matrices instead. Dropout is off, and a mixture takes part.
+    R is the square root of the mean squared gradient on training text, and
+    mean(R) is its mean over all weights; the authors' code averages the means
+    of matrices instead. Dropout is off, and mixtures are included.
 
-    The updated weights are copies: the model does not change.
-    `memlm_keras.evaluation.perplexity` takes this in place of a model, with
-    batches of one row; each text begins with the trained weights.
+    The updated weights are copies: the model does not change. Pass an evaluator
+    instead of a model to `memlm_keras.evaluation.perplexity`, with batches of
+    one row; each text begins with the trained weights.
 
     Args:
-        lm: causal `memlm_keras.LanguageModel`.
-        rate: float of at least 0.
-        decay: float in [0, 1].
-        mean_squares: for the rule `"rms"`, the result of
-            `mean_squared_gradients`; `None` for the rule `"sgd"`.
-        epsilon: float above 0, for the rule `"rms"`.
+        lm: Causal `memlm_keras.LanguageModel`.
+        rate: Float of at least 0.
+        decay: Float in [0, 1].
+        mean_squares: Result of `mean_squared_gradients`, for the rule `"rms"`;
+            `None` for the rule `"sgd"`.
+        epsilon: Float above 0, for the rule `"rms"`.
 
     Attributes:
-        weights: list of tensors, the current weights, in the order of
+        weights: List of tensors, the current weights, in the order of
             `lm.trainable_variables`.
 
     Raises:
-        ValueError: if an argument is not as described.
+        ValueError: An argument is invalid.
 
     Example:
 
@@ -107,7 +107,7 @@ class DynamicEvaluator:
             roots = [np.sqrt(each) for each in squares]
             mean = sum(map(np.sum, roots)) / sum(map(np.size, roots))
             steps = [rate / (root + self.epsilon) for root in roots]
-            # A pull of more than one would overshoot.
+            # Pulls above 1 would overshoot.
             pulls = [np.minimum(1.0, decay * root / mean) for root in roots]
         self._steps, self._pulls = [
             [ops.convert_to_tensor(part, "float32") for part in parts]
@@ -117,7 +117,7 @@ class DynamicEvaluator:
 
     @property
     def description(self):
-        """Returns the rule and its rates, to describe a measurement."""
+        """String with the rule, rate and decay, for reports."""
         rule = "sgd" if self.mean_squares is None else "rms"
         return (
             f"dynamic evaluation by the rule {rule}, rate={self.rate:g}, "
@@ -137,13 +137,13 @@ class DynamicEvaluator:
         Args:
             token_ids: int32 tensor `(1, time)`.
             targets: int32 tensor `(1, time)`, the next tokens.
-            state: dict of tensors, such as `lm.initial_state(1)`.
-            sample_weight: float tensor `(1, time)`, zero for tokens that do
-                not count; `None` for ones.
+            state: Dict of tensors, such as `lm.initial_state(1)`.
+            sample_weight: Float tensor `(1, time)`, 0 for tokens that do not
+                count; `None` for ones.
 
         Returns:
             `(log_probability, state)`: the natural-log probability of each
-            target, float32 `(1, time)`, before learning; and the state after
+            target before learning, float32 `(1, time)`; and the state after
             the segment.
         """
         if sample_weight is None:
@@ -173,7 +173,8 @@ class DynamicEvaluator:
     def measure_words(
         self, tokens, starts, end_of_sentence_id=0, segment_length=None
     ):
-        """Measures words as `LanguageModel` does; does not learn the last."""
+        """Measures words like `LanguageModel.measure_words`; learns from all
+        but the last."""
         if segment_length is None:
             longest = int(np.diff(starts, append=len(tokens)).max())
             segment_length = min(longest, _LONGEST)
@@ -204,19 +205,19 @@ class DynamicEvaluator:
         return np.concatenate(measured)
 
     def score_batches(self, batches, verbose=0, segments=None):
-        """Computes the natural-log probabilities of a text.
+        """Computes the natural-log probability of each token in a text.
 
         Args:
-            batches: `memlm_keras.data.Batches` of one row, because others have
-                later text, from which the weights must not learn. Each segment
-                is an update; the paper's segments have 5 steps.
-            segments: integer, most segments to read; `None` for all.
+            batches: `memlm_keras.data.Batches` with one row, because other rows
+                have later text, from which the weights must not learn. Weights
+                are updated after each segment; the paper's have 5 steps.
+            segments: Integer, largest number of segments; `None` for all.
 
         Returns:
             `(scores, sample_weight)`, float32 arrays `(segments, time)`.
 
         Raises:
-            ValueError: for batches of more rows.
+            ValueError: Batches have more than one row.
         """
         if batches.batch_size != 1:
             raise ValueError(
@@ -239,18 +240,18 @@ class DynamicEvaluator:
 def mean_squared_gradients(lm, batches, verbose=0, segments=None):
     """Computes mean squared gradients, for `DynamicEvaluator`.
 
-    Krause et al. (2018), Section 4: gradients of the mean loss of each batch,
-    in one pass over the training text without updates.
+    The gradients are computed from the mean loss of each batch, in one pass
+    over the training text without updates (Krause et al., 2018, Section 4).
 
     Args:
-        lm: causal `memlm_keras.LanguageModel`.
+        lm: Causal `memlm_keras.LanguageModel`.
         batches: `memlm_keras.data.Batches` of the training text; the authors
-            have 100 rows, and segments as long as those to be scored.
+            use 100 rows, and segments as long as in the text to be scored.
         verbose: 1 shows a progress bar.
-        segments: integer, most batches to read; `None` for all.
+        segments: Integer, largest number of batches; `None` for all.
 
     Returns:
-        List of float32 arrays, of the shapes of `lm.trainable_variables`.
+        List of float32 arrays with the shapes of `lm.trainable_variables`.
 
     Example:
 
@@ -281,10 +282,10 @@ def mean_squared_gradients(lm, batches, verbose=0, segments=None):
 
 @dataclasses.dataclass(frozen=True)
 class DynamicChoice:
-    """Perplexities of a text with dynamic evaluation, by rate and decay.
+    """Perplexities with dynamic evaluation, by rate and decay.
 
     Attributes:
-        rates, decays: tuples of floats, the grid.
+        rates, decays: Tuples of floats, the grid.
         perplexities: float64 array `(rates, decays)`.
         evaluator: `DynamicEvaluator` with the lowest perplexity.
     """
@@ -304,19 +305,18 @@ def choose_dynamic(
     segments=None,
     verbose=1,
 ):
-    """Finds rate and decay of dynamic evaluation on development text.
+    """Chooses rate and decay for dynamic evaluation on development text.
 
     Args:
-        lm, mean_squares: as for `DynamicEvaluator`.
-        batches: `memlm_keras.data.Batches` of one row.
-        rates, decays: sequences of floats to try; `rates=None` takes those of
-            `RATES`.
-        segments: integer, most segments to read; `None` for all.
+        lm, mean_squares: See `DynamicEvaluator`.
+        batches: `memlm_keras.data.Batches` with one row.
+        rates, decays: Sequences of floats to try; `rates=None` uses `RATES`.
+        segments: Integer, largest number of segments; `None` for all.
         verbose: 0 prints nothing, 1 a progress bar and the result of each pass.
 
     Raises:
-        ValueError: if there are no rates or decays, or no finite perplexity,
-            and as for `DynamicEvaluator`.
+        ValueError: There are no rates or decays, no perplexity is finite, or an
+            argument of `DynamicEvaluator` is invalid.
 
     Example:
 
@@ -343,7 +343,7 @@ def choose_dynamic(
         if verbose:
             print(f"Pass {number} of {grid.size}, {evaluator.description}:")
         scores, weights = evaluator.score_batches(batches, verbose, segments)
-        # Weights that diverge give infinity or NaN.
+        # If the weights diverge, the perplexity is infinite or NaN.
         with np.errstate(over="ignore", invalid="ignore"):
             nats = -np.sum(scores.astype("float64") * weights) / weights.sum()
             grid[row, column] = np.exp(nats)
@@ -369,8 +369,8 @@ def _require_model(lm):
 
 
 def _gradients_of(lm, measured=False):
-    """Returns a function from weights and a segment to scores (or measures of
-    words if `measured`), state and gradients."""
+    """Returns a function of weights and a segment that computes scores (or
+    measures of words if `measured`), state and gradients."""
 
     def loss(weights, token_ids, targets, sample_weight, state):
         mapping = list(zip(lm.trainable_variables, weights))
@@ -391,7 +391,7 @@ def _gradients_of(lm, measured=False):
 
 
 def _updated(weights, trained, gradients, steps, pulls):
-    """Returns the weights after a segment."""
+    """Updates the weights after a segment."""
     return [
         weight - step * gradient + pull * (origin - weight)
         for weight, origin, gradient, step, pull in zip(

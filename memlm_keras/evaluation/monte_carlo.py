@@ -1,4 +1,4 @@
-"""Perplexity of averages over dropout masks or smoothed matrices."""
+"""Perplexity averaged over dropout masks or samples of smoothed matrices."""
 
 import math
 
@@ -16,23 +16,23 @@ from memlm_keras.models import variants
 def monte_carlo_perplexity(
     model, batches, samples=100, seed=0, verbose=1, also=()
 ):
-    """Computes the perplexity of the mean of networks with fixed dropout.
+    """Computes perplexity with probabilities averaged over dropout masks.
 
-    Gal and Ghahramani (2016) average the probabilities of a trained model over
-    random dropout masks, each fixed for the whole text. This equals an
+    Gal and Ghahramani (2016) average the probabilities from a trained model
+    over random dropout masks, each fixed for the whole text. This equals an
     `Ensemble` of `model.with_fixed_dropout(seed)` and the next seeds, but keeps
     only one network in memory.
 
     Args:
         model: `memlm_keras.LanguageModel`.
-        batches, verbose, also: as for `perplexity`.
-        samples: integer, number of networks with fixed dropout.
-        seed: integer, seed of the first network.
+        batches, verbose, also: See `perplexity`.
+        samples: Integer, number of networks with fixed dropout.
+        seed: Integer, seed for the first network.
 
     Raises:
-        ValueError: if `samples` is not a positive integer, for a model without
-            dropout, and as for `LanguageModel.with_fixed_dropout` and
-            `perplexity`.
+        ValueError: `samples` is not a positive integer, the model has no
+            dropout, or an argument of `LanguageModel.with_fixed_dropout` or
+            `perplexity` is invalid.
 
     Example:
 
@@ -59,7 +59,7 @@ def monte_carlo_perplexity(
 
 
 class _Average:
-    """Mean of networks with fixed dropout, as a model for `perplexity`."""
+    """Mean over networks with fixed dropout, a model for `perplexity`."""
 
     def __init__(self, model, samples, seed, verbose):
         self.model = model
@@ -85,36 +85,37 @@ class _Average:
 def sampled_perplexity(model, batches, samples=20, seed=0, verbose=1):
     """Computes the perplexity of a smoothed or noised model from samples.
 
-    Each sample reads the text with rows of embedding and output projection
-    drawn as in training, without dropout. A token's probability is the mean
-    over the samples (Kong et al., 2019, Section 3),
+    Each sample scores the text with rows of the embedding and the output
+    projection drawn as in training, without dropout. A token's probability is
+    the mean over the samples (Kong et al., 2019, Section 3),
 
         p(y) = 1/K sum_k p(y | E_k)
 
-    The result also has the perplexity of the mean log-probability (the paper's
-    Section 5.4), which is far higher than that of the mean matrices, which
-    `perplexity` uses. With the scheme `kneser_ney`, a sample draws the target's
-    output vector separately, as in training, so probabilities do not sum to
-    one: if the other words have their means, the target's is too high.
+    The result also has the perplexity from the mean log-probability (the
+    paper's Section 5.4). It is far higher than `perplexity` with the mean
+    matrices. With the scheme `kneser_ney`, samples draw the target's output
+    vector separately, as in training, so probabilities do not sum to one: if
+    the other words use their mean vectors, the target's probability is too
+    high.
 
-    For noised batches, each sample has new noise and the mean matrices. With
+    With noised batches, samples differ in noise and use the mean matrices. With
     `kneser_ney`, the target of a replaced word is replaced too, as in training,
     so its score belongs to another word.
 
     Args:
-        model: a `memlm_keras.LanguageModel`, with a `smoothing` unless the
+        model: `memlm_keras.LanguageModel`, with a `smoothing` unless the
             batches are noised.
-        batches: as for `perplexity`, or `memlm_keras.smoothing.NoisedBatches`
-            with the statistics of the training text.
+        batches: See `perplexity`; or `memlm_keras.smoothing.NoisedBatches` with
+            the statistics of the training text.
         verbose: 0 prints nothing, 1 the result.
 
     Returns:
-        `Perplexity`; `others["mean_log_probability"]` is the perplexity of the
-        mean log-probability.
+        `Perplexity`; `others["mean_log_probability"]` is the perplexity from
+        the mean log-probability.
 
     Raises:
-        ValueError: for a model that is not smoothed, a number of samples that
-            is not positive, and as for `perplexity`.
+        ValueError: The model is not smoothed, `samples` is not positive, or an
+            argument of `perplexity` is invalid.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""Search for theta and weight of a neural cache (Grave et al., 2017)."""
+"""Chooses theta and weight for a neural cache (Grave et al., 2017)."""
 
 import dataclasses
 import functools
@@ -21,14 +21,14 @@ from memlm_keras.models.streaming import read_batches
 
 @dataclasses.dataclass(frozen=True)
 class CacheChoice:
-    """Perplexities of a text with a neural cache, by theta and weight.
+    """Perplexities with a neural cache, by theta and weight.
 
     Attributes:
-        size: integer, outputs in the cache.
-        thetas, weights: tuples of floats, the grid.
+        size: Integer, number of outputs in the cache.
+        thetas, weights: Tuples of floats, the grid.
         perplexities: float64 array `(thetas, weights)`.
-        without: float, perplexity without a cache.
-        predicted_tokens: integer, number of predicted tokens.
+        without: Float, perplexity without a cache.
+        predicted_tokens: Integer, number of predicted tokens.
     """
 
     size: int
@@ -69,20 +69,20 @@ def choose_cache(
     verbose=1,
     scores=None,
 ):
-    """Finds theta and weight of a neural cache on a text, in one pass.
+    """Chooses theta and weight for a neural cache in one pass over a text.
 
     Args:
-        model: a `memlm_keras.LanguageModel` without a mixture.
+        model: `memlm_keras.LanguageModel` without a mixture.
         batches: `memlm_keras.data.Batches` of the whole development text.
-        size: integer, outputs in the cache.
-        thetas, weights: sequences of floats to try, as for `NeuralCache`.
+        size: Integer, number of outputs in the cache.
+        thetas, weights: Sequences of floats to try; see `NeuralCache`.
         verbose: 0 prints nothing, 1 a progress bar and the result.
-        scores: result of `model.score_batches(batches)`, if known, so that the
-            output layer, slow for a large vocabulary, is not computed again.
+        scores: Result of `model.score_batches(batches)`, if known; saves
+            computing the output layer, which is slow with a large vocabulary.
 
     Raises:
-        ValueError: for a model with a mixture, empty or invalid thetas or
-            weights, ids outside the vocabulary, or batches that do not begin at
+        ValueError: The model has a mixture, `thetas` or `weights` are empty or
+            invalid, ids are outside the vocabulary, or batches do not begin at
             their first batch.
 
     Example:

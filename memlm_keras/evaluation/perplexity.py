@@ -1,4 +1,4 @@
-"""Perplexity of texts, and losses of sentences."""
+"""Computes the perplexity of texts and the losses of sentences."""
 
 import copy
 import dataclasses
@@ -16,23 +16,23 @@ OTHER_PROTOCOLS = ("salton2017",)
 
 @dataclasses.dataclass(frozen=True)
 class Perplexity:
-    """A summed loss with the number of tokens.
+    """A summed loss and the numbers of tokens.
 
     Attributes:
-        loss: float, summed negative natural-log probability of the predicted
+        loss: Float, negative natural-log probability, summed over the predicted
             tokens.
-        predicted_tokens: integer, number of predicted tokens.
-        total_tokens: integer, tokens of the text, including ends of sentences.
-        protocol: string, how the text was read.
-        divided_by: integer, divisor of the loss in a paper's own protocol;
+        predicted_tokens: Integer, number of predicted tokens.
+        total_tokens: Integer, number of tokens including ends of sentences.
+        protocol: String that describes how the text was read.
+        divided_by: Integer, divisor of the loss in a paper's own protocol;
             `None` for `predicted_tokens`.
-        others: dict from other protocols to the `Perplexity` of the same
-            predictions.
-        causal: whether the model predicted words from earlier words only.
-            Otherwise this is a pseudo-perplexity, far lower than that of a
-            language model, and only useful to compare such models.
-        words: integer, words and ends of sentences of the text if tokens are
-            pieces of words; `None` if tokens are words.
+        others: Dict from other protocols to `Perplexity`, computed from the
+            same predictions.
+        causal: Whether the model predicted words from earlier words only.
+            If not, this is a pseudo-perplexity, far lower than a language
+            model's, which can only be compared between such models.
+        words: Integer, number of words and ends of sentences if tokens are
+            subword pieces; `None` if tokens are words.
     """
 
     loss: float
@@ -49,13 +49,13 @@ class Perplexity:
         """Computes the perplexity from the result of `model.score_batches`.
 
         Args:
-            model: as for `perplexity`.
-            scores, weights: result of `model.score_batches`.
-            note: string, added to the protocol.
-            **fields: further attributes, such as `words`.
+            model: See `perplexity`.
+            scores, weights: Result of `model.score_batches`.
+            note: String, added to the protocol.
+            **fields: Other attributes, such as `words`.
 
         Raises:
-            ValueError: if the number of predicted tokens is not the text's.
+            ValueError: Batches do not predict every token of the text once.
         """
         predicted = int(weights.sum())
         if predicted != batches.num_tokens:
@@ -75,7 +75,7 @@ class Perplexity:
 
     @property
     def nats(self):
-        """Mean loss of a predicted token."""
+        """Mean loss per predicted token."""
         return self.loss / (self.divided_by or self.predicted_tokens)
 
     @property
@@ -85,7 +85,7 @@ class Perplexity:
 
     @property
     def per_word(self):
-        """exp(loss / words), comparable between vocabularies of pieces."""
+        """`exp(loss / words)`, comparable between subword vocabularies."""
         return _exp(self.loss / (self.words or self.predicted_tokens))
 
     def __str__(self):
@@ -114,8 +114,8 @@ def _exp(nats):
 
 
 def lowest(perplexities):
-    """Returns the index of the lowest perplexity; `ValueError` if none is
-    finite."""
+    """Returns the index of the lowest perplexity; raises `ValueError` if none
+    is finite."""
     finite = np.where(np.isfinite(perplexities), perplexities, np.inf)
     if np.isinf(finite).all():
         raise ValueError(
@@ -126,42 +126,41 @@ def lowest(perplexities):
 
 
 def perplexity(model, batches, verbose=1, also=(), words=None, scores=None):
-    """Computes the perplexity of a text, with the state carried through it.
+    """Computes the perplexity of a text, carrying the state through it.
 
-    Every token, including ends of sentences, is predicted once, and losses are
-    summed in float64: the protocol `standard`. `also` adds protocols of papers
-    for the same predictions:
+    In the protocol `standard`, every token, including ends of sentences, is
+    predicted once, and losses are summed in float64. `also` adds protocols from
+    papers, computed from the same predictions:
 
     * `salton2017`, as in the code of Salton et al. (2017): the first word of a
       sentence is not predicted, but the loss of the others is divided by the
-      number of all tokens. On the test text of Penn Treebank a perplexity of
-      85.9 per predicted token becomes 70.1. Their code reads no end of
-      sentence before the first word; models here do.
+      number of all tokens. On Penn Treebank's test text, a perplexity of 85.9
+      per predicted token becomes 70.1. Their code reads no end-of-sentence
+      token before the first word; models here do.
 
     Args:
-        model: a `memlm_keras.LanguageModel` or `memlm_keras.Ensemble`, a model
-            of `memlm_keras.ngrams`, or any with `score_batches` and `causal`.
+        model: `memlm_keras.LanguageModel`, `memlm_keras.Ensemble`, model from
+            `memlm_keras.ngrams`, or any with `score_batches` and `causal`.
         batches: `memlm_keras.data.Batches` of the whole text. One row reads
-            the text as a single stream, as for most published figures; more
-            rows are faster, and each begins in the initial state. Or
-            `memlm_keras.data.SentenceBatches`, which a bidirectional model
-            needs.
+            the text as a single stream, as most published results do; more
+            rows are faster, but each begins in the initial state. Bidirectional
+            models need `memlm_keras.data.SentenceBatches`.
         verbose: 0 prints nothing, 1 a progress bar and the result.
-        also: tuple of strings, other protocols to report.
-        words: integer, words and ends of sentences of the text, for perplexity
-            per word if tokens are pieces of words; `None` counts them with the
+        also: Tuple of strings, other protocols to report.
+        words: Integer, number of words and ends of sentences, for perplexity
+            per word if tokens are subword pieces; `None` counts them with the
             model's vocabulary, if any.
-        scores: result of `model.score_batches(batches)`, if known.
+        scores: Result of `model.score_batches(batches)`, if known.
 
     Returns:
         `Perplexity`, with the other protocols in `others`.
 
     Raises:
-        ValueError: for a model without `score_batches`; for batches with ids
-            outside the vocabulary, that do not begin at their first batch, miss
-            a token, or may cut sentences of a bidirectional model; for an
-            unknown protocol or number of words; and for `salton2017`, if the
-            state is not reset at each sentence or the model is bidirectional.
+        ValueError: The model has no `score_batches`; batches have ids outside
+            the vocabulary, do not begin at their first batch, miss a token, or
+            may cut a bidirectional model's sentences; a protocol or number of
+            words is invalid; or, with `salton2017`, the state is not reset at
+            each sentence or the model is bidirectional.
 
     Example:
 
@@ -192,13 +191,13 @@ def perplexity(model, batches, verbose=1, also=(), words=None, scores=None):
 
 
 def sentence_losses(model, batches, verbose=0):
-    """Computes the losses of the sentences of a text, in the text's order.
+    """Computes the loss of each sentence, in the order of the text.
 
-    They compare two models sentence by sentence, even if their batches divide
-    the text differently.
+    Use it to compare two models sentence by sentence, even if their batches
+    divide the text differently.
 
     Args:
-        model: as for `perplexity`.
+        model: See `perplexity`.
         batches: `memlm_keras.data.Batches` or `SentenceBatches` of the whole
             text.
 
@@ -207,8 +206,8 @@ def sentence_losses(model, batches, verbose=0):
         negative natural-log probabilities, and numbers of tokens.
 
     Raises:
-        ValueError: for a model without `score_batches`, and batches that do not
-            begin at their first batch or do not hold each sentence once.
+        ValueError: The model has no `score_batches`, or batches do not begin at
+            their first batch or do not have each sentence once.
 
     Example:
 
@@ -223,12 +222,12 @@ def sentence_losses(model, batches, verbose=0):
 
 
 def token_losses(model, batches, verbose=0):
-    """Computes the losses of the tokens of a text, in the text's order, float64
-    `(tokens,)`; see `sentence_losses`."""
+    """Computes the loss of each token, float64 `(tokens,)`, in the order of the
+    text; see `sentence_losses`."""
     require_method("score_batches", model)
     require_beginning(batches)
     scores, weights = model.score_batches(batches, verbose=verbose)
-    # The same batches of positions give the position of each target.
+    # The same batches, made from positions, give each target's position.
     numbered = copy.copy(batches)
     numbered.tokens = np.arange(batches.num_tokens)
     (places,) = concatenate_batches((targets,) for _, targets, _ in numbered)
@@ -264,6 +263,7 @@ def require_beginning(batches):
 
 
 def protocol_of(model, batches):
+    """Returns a description of how a model reads batches."""
     state = (
         f"state reset at each {batches.context_of}"
         if batches.has_documents
@@ -285,7 +285,7 @@ def protocol_of(model, batches):
 
 
 def _count_words(words, model, batches):
-    """Returns the number of words of the text; `None` if tokens are words."""
+    """Counts the words in the text; returns `None` if tokens are words."""
     if words is not None:
         require_positive_integer("words", words)
         return words
@@ -315,8 +315,8 @@ def _require_protocols(also, model, batches):
 
 
 def _salton2017(batches, scores, weights):
-    """Returns the perplexity by the protocol `salton2017`."""
-    # The input of a sentence's first word is an end of sentence.
+    """Computes the perplexity by the protocol `salton2017`."""
+    # The input before a sentence's first word is an end-of-sentence token.
     token_ids = ((inputs["token_ids"],) for inputs, _, _ in batches)
     (token_ids,) = concatenate_batches(token_ids)
     weights = np.where(token_ids == batches.end_of_sentence_id, 0.0, weights)

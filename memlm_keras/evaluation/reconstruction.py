@@ -1,4 +1,4 @@
-"""Accuracy of the sequences that an autoencoder reconstructs."""
+"""Measures how well an autoencoder reconstructs sequences."""
 
 from typing import NamedTuple
 
@@ -10,10 +10,10 @@ class Reconstruction(NamedTuple):
     """Accuracy of the sequences that an autoencoder reconstructed.
 
     Attributes:
-        token_accuracy: float, share of tokens, including ends, that are correct
-            at their positions.
-        sequence_accuracy: float, share of sequences without an error.
-        protocol: string, how the accuracy was measured.
+        token_accuracy: Float, proportion of positions with the correct token,
+            including ends of sequences.
+        sequence_accuracy: Float, proportion of sequences without an error.
+        protocol: String that describes how the accuracy was measured.
     """
 
     token_accuracy: float
@@ -26,7 +26,7 @@ class Reconstruction(NamedTuple):
 def reconstruction(model, batches, sampler="greedy", verbose=1):
     """Measures how well an autoencoder reconstructs sequences.
 
-    The decoder reads its own tokens, not the correct ones.
+    The decoder reads the tokens that it has generated, not the correct ones.
 
     Args:
         model: `memlm_keras.SequenceAutoencoder`.
@@ -50,7 +50,7 @@ def reconstruction(model, batches, sampler="greedy", verbose=1):
         inputs, targets, sample_weight = batches[index]
         held = sample_weight[:, 0] > 0
         time = targets.shape[1]
-        # Empty rows take part, so that only one shape is compiled.
+        # Generate for empty rows, too, so that only one shape is compiled.
         sources = [
             row[:length]
             for row, length in zip(inputs["source"], inputs["source_length"])

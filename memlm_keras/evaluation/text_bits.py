@@ -1,4 +1,4 @@
-"""Bits per word and per character, comparable between vocabularies."""
+"""Computes bits per word and per character, comparable between vocabularies."""
 
 import collections
 import dataclasses
@@ -6,23 +6,23 @@ import math
 
 # Number of characters from which the next character is predicted.
 _CONTEXT = 2
-# The code points of Unicode and the end of a word.
+# Number of code points in Unicode, plus the end of a word.
 _SYMBOLS = 0x110000 + 1
-# Characters that no word has.
+# Characters that do not occur in words.
 _BEGIN, _END = "\0", "\n"
 
 
 @dataclasses.dataclass(frozen=True)
 class TextBits:
-    """The bits that a model needs for a text.
+    """Number of bits with which a model encodes a text.
 
     Attributes:
-        bits: float, bits for all tokens, ends of lines and spellings of
+        bits: Float, bits for all tokens, ends of lines and spellings of
             unknown words.
-        spelling: float, the part of `bits` that spells unknown words.
-        words: integer, words separated by white space.
-        characters: integer, characters; white space between two words and the
-            end of a line count as one each.
+        spelling: Float, the part of `bits` that spells unknown words.
+        words: Integer, number of words separated by white space.
+        characters: Integer, number of characters; each white space between
+            words and each end of a line counts as one.
     """
 
     bits: float
@@ -42,40 +42,40 @@ class TextBits:
 
 
 def text_bits(result, split, vocabulary):
-    """Computes the bits per word and per character of a text.
+    """Computes bits per word and per character.
 
-    Perplexities per token cannot be compared between models that divide a text
-    into different tokens, or that replace different words by `<unk>`. Here all
-    models divide by the same numbers of words and characters of the text, and
-    an unknown word `w` also costs its spelling, as in "Spell Once, Summon
-    Anywhere" (Mielke and Eisner, 2019):
+    Perplexities per token cannot be compared between models that split a text
+    into different tokens, or that replace different words by `<unk>`. Here the
+    divisors are the numbers of words and characters in the text, and an unknown
+    word `w` also costs its spelling, as in "Spell Once, Summon Anywhere"
+    (Mielke and Eisner, 2019):
 
         -log2 p(<unk> | context) - sum_i log2 p_2(c_i | c_{i-2} c_{i-1})
 
-    with the characters `c_i` of `w` and an end. The spelling model is a
-    trigram of the characters of the vocabulary's words, each counted once, with
+    where `c_i` are the characters of `w` and an end symbol. The spelling model
+    is a character trigram over the vocabulary's words, each counted once, with
     the smoothing of Witten and Bell (1991):
 
         p_k(c | h) = (n(h c) + t(h) p_{k-1}(c | h')) / (n(h) + t(h))
 
     where `n` counts, `t(h)` is the number of different characters after `h`,
-    and `h'` is `h` without its first character. Below `p_0`, which has no
-    context, all code points of Unicode and the end are equally likely.
+    and `h'` is `h` without its first character. `p_0` has no context and backs
+    off to a uniform distribution over all code points and the end symbol.
 
     The tokenizer still matters: a model that lower-cases, or drops the spaces
-    before punctuation, has less to predict. A word that is written `<unk>` in
-    the text is not spelled.
+    before punctuation, has less to predict. A word that is `<unk>` in the text
+    itself is not spelled.
 
     Args:
         result: `Perplexity` of the whole split, or its summed loss in nats.
-        split: `memlm_keras.data.Split` of a corpus that was loaded from text.
+        split: `memlm_keras.data.Split` from a corpus that was loaded from text.
         vocabulary: `Vocabulary` of the corpus.
 
     Returns:
         `TextBits`.
 
     Raises:
-        ValueError: if the split was made from token ids, without a text.
+        ValueError: The split was made from token ids, without a text.
 
     Example:
 
@@ -106,7 +106,7 @@ def text_bits(result, split, vocabulary):
 
 
 def _spelling_bits(words):
-    """Returns a function from a word to the bits of its spelling."""
+    """Returns a function that computes the bits for spelling a word."""
     following = collections.defaultdict(collections.Counter)
     for word in words:
         for context, character in _characters(word):
@@ -130,7 +130,7 @@ def _spelling_bits(words):
 
 
 def _characters(word):
-    """Yields the context and each character of a word, including its end."""
+    """Yields context and character for each character in a word and its end."""
     text = _BEGIN * _CONTEXT + word + _END
     for end in range(_CONTEXT, len(text)):
         yield text[end - _CONTEXT : end], text[end]
