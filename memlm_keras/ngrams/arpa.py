@@ -1,4 +1,4 @@
-"""ARPA files, the common format of n-gram toolkits."""
+"""Reads and writes ARPA files, the common format of n-gram toolkits."""
 
 import array
 import contextlib
@@ -32,21 +32,21 @@ _NGRAMS_AT_ONCE = 2**16
 
 
 def read_arpa(path, vocabulary, verbose=1):
-    """Reads an ARPA file of any program, plain or compressed by gzip.
+    """Reads an ARPA file from any program, plain or compressed by gzip.
 
-    A file with the word `<s>` or `</s>` has sentence boundaries. `</s>` is the
-    vocabulary's end of sentence, and `<unk>` or `<UNK>` its unknown token; each
-    has probability 0 if the file lacks it. N-grams with `<s>` after another
-    word, or `</s>` before one, are left out, as no line has them.
+    A file with the word `<s>` or `</s>` has sentence boundaries. `</s>` becomes
+    the vocabulary's end-of-sentence token, and `<unk>` or `<UNK>` its unknown
+    token; each has probability 0 if the file lacks it. N-grams with `<s>` after
+    another word, or `</s>` before one, are skipped, because no line has them.
 
     Args:
         vocabulary: `memlm_keras.data.Vocabulary`, such as
             `arpa_vocabulary(path)`.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if the file is not a whole ARPA file, its words are not
-            those of the vocabulary, or an n-gram lacks its prefix.
+        FileNotFoundError: The file does not exist.
+        ValueError: The file is not a whole ARPA file, its words differ from the
+            vocabulary's, or an n-gram lacks its prefix.
 
     Example:
 
@@ -78,14 +78,14 @@ def read_arpa(path, vocabulary, verbose=1):
 
 
 def arpa_vocabulary(path):
-    """Reads the words of an ARPA file as a `memlm_keras.data.Vocabulary`.
+    """Reads the words in an ARPA file as a `memlm_keras.data.Vocabulary`.
 
-    The words keep their order. The end of a sentence is `</s>` if the file has
-    that word.
+    The words keep their order. `</s>` becomes the end-of-sentence token if the
+    file has it.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if the file is not a whole ARPA file.
+        FileNotFoundError: The file does not exist.
+        ValueError: The file is not a whole ARPA file.
 
     Example:
 
@@ -106,14 +106,14 @@ def arpa_vocabulary(path):
 
 @contextlib.contextmanager
 def _reading(path, verbose=0):
-    """Context with an `_ArpaReader`; errors name the file."""
+    """Context manager that opens an `_ArpaReader`; errors name the file."""
     remedy = "Put an intact copy in its place."
     with reading(path, "ARPA file", remedy), open_lines(path) as (file, _):
         yield _ArpaReader(file, verbose)
 
 
 class _ArpaReader:
-    """Reads an ARPA file line by line: its counts, then each order."""
+    """Reads an ARPA file line by line, first the counts and then each order."""
 
     def __init__(self, file, verbose):
         self.number = self.order = self.left_out = 0
@@ -125,7 +125,7 @@ class _ArpaReader:
 
     def _not_blank(self, file):
         for self.number, line in enumerate(file, start=1):
-            # Other white space may be part of a word.
+            # Other white space may be part of words.
             line = line.strip(b" \t\r\n")
             if line:
                 yield line
@@ -156,12 +156,12 @@ class _ArpaReader:
         return counts
 
     def entries(self):
-        """Yields the log-probability, words and back-off of each n-gram of the
-        next order."""
+        """Yields log-probability, words and back-off of each n-gram in the next
+        order."""
         count, self.order = self.counts[self.order], self.order + 1
         section = f"\\{self.order}-grams:"
         if not count:
-            # Some programs omit the section of an empty order.
+            # Some programs omit the section if an order is empty.
             line = next(self.lines, b"")
             if line != section.encode():
                 self.lines = itertools.chain([line], self.lines)
@@ -199,7 +199,7 @@ class _ArpaReader:
 
 
 def _words(path):
-    """Returns the words of a file as keys of a dict."""
+    """Reads the words in a file as keys of a dict."""
     words = {}
     with _reading(path) as reader:
         for _, (word,), _ in reader.entries():
@@ -214,8 +214,8 @@ def _words(path):
 
 
 def _ids(words, vocabulary, path):
-    """Returns a dict from words of a file, bytes, to ids, and whether the file
-    has sentence boundaries; `ValueError` if the vocabulary has other words."""
+    """Returns a dict from the file's words, as bytes, to ids, and whether the
+    file has sentence boundaries; raises `ValueError` for other vocabularies."""
     boundaries = not words.keys().isdisjoint(_MARKS)
     special = {vocabulary.unknown_id}
     ids = {token: id for id, token in enumerate(vocabulary.tokens)}
@@ -246,7 +246,7 @@ def _ids(words, vocabulary, path):
 
 
 def _ngrams(reader, ids, boundaries, tables):
-    """Reads the table of the next order of at least 2."""
+    """Reads the table of the next order, at least 2."""
     order, size = len(tables) + 1, len(tables[0].keys)
     words = array.array("i")
     values = array.array("d")
@@ -282,7 +282,7 @@ def _ngrams(reader, ids, boundaries, tables):
 
 
 def _table(keys, log_probabilities, log_backoffs):
-    """Makes a table from base-10 logarithms."""
+    """Makes an `NGramTable` from base-10 logarithms."""
     log_probabilities = np.where(
         log_probabilities <= LOG_ZERO, -np.inf, log_probabilities
     )
@@ -296,19 +296,19 @@ def _shown(line):
 def write_arpa(model, path, vocabulary, verbose=1):
     """Writes a back-off model as an ARPA file, whole or not at all.
 
-    Numbers have nine digits, and the unknown token is `<unk>`. With sentence
-    boundaries the end of a sentence becomes `<s>` at the beginning of an n-gram
-    and `</s>` at its end. Without, it is a word like others, and readers must
-    not add boundaries themselves.
+    Numbers have nine digits, and the unknown token is written as `<unk>`. With
+    sentence boundaries, the end-of-sentence token is written as `<s>` at the
+    beginning of an n-gram and as `</s>` at its end. Without, it is an ordinary
+    word, and programs that read the file must not add boundaries.
 
     Args:
         model: `memlm_keras.ngrams.BackoffModel`.
         vocabulary: `memlm_keras.data.Vocabulary` of the model's size.
 
     Raises:
-        ValueError: if the vocabulary has another size or a token that cannot
-            be written, or the model is not trained.
-        OSError: if the folder cannot be written.
+        ValueError: The vocabulary has another size or a token that cannot be
+            written, or the model is not trained.
+        OSError: The folder cannot be written.
 
     Example:
 
@@ -343,7 +343,7 @@ def write_arpa(model, path, vocabulary, verbose=1):
 
 
 def _names(vocabulary, sentence_boundaries):
-    """Returns the name of each id in the file, except for `<s>`."""
+    """Returns the word that the file has for each id, except for `<s>`."""
     names = list(vocabulary.tokens)
     reserved = {BEGIN, END, UNKNOWN}
     names[vocabulary.unknown_id] = UNKNOWN
@@ -373,7 +373,7 @@ def _write_ngrams(file, model, order, names, progress):
         if order > 1:
             first_names = first_names.copy()
             first_names[END_OF_SENTENCE] = BEGIN
-        # `</s>` has no back-off weight: only `<s>` is a context.
+        # `</s>` is no context, unlike `<s>`, and has no back-off weight.
         backoffs = np.where(words[:, -1] == END_OF_SENTENCE, 0.0, backoffs)
     for begin in range(0, len(words), _NGRAMS_AT_ONCE):
         part = slice(begin, begin + _NGRAMS_AT_ONCE)

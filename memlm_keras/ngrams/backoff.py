@@ -1,4 +1,4 @@
-"""N-gram models in back-off form: tables, scores and files."""
+"""N-gram models in back-off form, with their tables and files."""
 
 import abc
 import dataclasses
@@ -13,8 +13,8 @@ from memlm_keras.evaluation.perplexity import Perplexity
 from memlm_keras.files import atomic_path
 from memlm_keras.files import reading
 
-# With sentence boundaries, this id is <s> as the first word of an n-gram and
-# </s> as the last word.
+# With sentence boundaries, this id stands for <s> as the first word in an
+# n-gram and for </s> as the last word.
 END_OF_SENTENCE = 0
 FORMAT_VERSION = 1
 _CHUNK_TOKENS = 2**18
@@ -24,19 +24,19 @@ _CHUNK_TOKENS = 2**18
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NGramTable:
-    """The n-grams of one order in a back-off model, arrays `(ngrams,)`; other
-    tables refer to an n-gram by its place."""
+    """All n-grams of one order in a back-off model, as arrays `(ngrams,)`;
+    indices into them are called places."""
 
-    # Sorted: place of the first n - 1 words * vocabulary_size + last word. In
-    # order 1, the place of a word is its id.
+    # Sorted. A key is the place of the first n - 1 words in the order below,
+    # times `vocabulary_size`, plus the last word. In order 1, it is the word.
     keys: np.ndarray
     log_probabilities: np.ndarray
     log_backoffs: np.ndarray  # 0 if the n-gram is not a context
 
 
 def find(keys, prefixes, words, vocabulary_size):
-    """Returns the places of n-grams in the sorted `keys` of their order, -1 if
-    missing; `prefixes` are places of their first words in the order below."""
+    """Finds n-grams in the sorted `keys` of their order; returns places, -1 if
+    missing. `prefixes` are the places of their first words one order below."""
     if not keys.size:
         return np.full(prefixes.shape, -1)
     searched = prefixes.astype("int64") * vocabulary_size + words
@@ -46,8 +46,8 @@ def find(keys, prefixes, words, vocabulary_size):
 
 
 def contexts_of(ngrams, tokens, order, sentence_boundaries):
-    """Returns the place of the n-gram just before each token, -1 if there is
-    none; `ngrams` `(..., time)` are places of n-grams that end at a token."""
+    """Returns the place of the n-gram before each token, -1 if there is none;
+    `ngrams` `(..., time)` are the places of n-grams that end at each token."""
     ends = ngrams[..., :-1]
     if sentence_boundaries and order > 1:
         ends = np.where(tokens[..., :-1] == END_OF_SENTENCE, -1, ends)
@@ -56,7 +56,7 @@ def contexts_of(ngrams, tokens, order, sentence_boundaries):
 
 
 def words_of(tables, order, vocabulary_size):
-    """Returns the words of n-grams of one order, int32 `(ngrams, order)`."""
+    """Returns the words in the n-grams of an order, int32 `(ngrams, order)`."""
     keys = tables[order - 1].keys
     last = (keys % vocabulary_size).astype("int32")[:, None]
     if order == 1:
@@ -66,7 +66,7 @@ def words_of(tables, order, vocabulary_size):
 
 
 def token_ids(text, vocabulary_size, name="text", ndim=1):
-    """Returns checked token ids of a `Split` or array, which may be empty."""
+    """Checks the token ids in a `Split` or array, which may be empty."""
     tokens = getattr(text, "tokens", text)
     return require_integers(name, tokens, ndim, vocabulary_size, minimum_size=0)
 
@@ -75,15 +75,15 @@ def token_ids(text, vocabulary_size, name="text", ndim=1):
 
 
 class Scorer(abc.ABC):
-    """Base class of models that give each token of a text a probability.
+    """Base class for models that give each token in a text a probability.
 
-    A subclass sets `vocabulary_size` and defines `score`, `log_probabilities`
-    and `description`. `memlm_keras.evaluation.perplexity`, `cloze_accuracy` and
-    `surprisal` accept it in place of a `memlm_keras.LanguageModel`.
+    Subclasses set `vocabulary_size` and define `score`, `log_probabilities` and
+    `description`. `memlm_keras.evaluation.perplexity`, `cloze_accuracy` and
+    `surprisal` accept them instead of a `memlm_keras.LanguageModel`.
 
     Attributes:
-        before: tuple of token ids that are assumed before a text.
-        context_length: integer, number of tokens on which the next one depends.
+        before: Tuple of token ids that are assumed before a text.
+        context_length: Integer, number of tokens on which the next one depends.
     """
 
     causal = True
@@ -92,7 +92,7 @@ class Scorer(abc.ABC):
 
     @abc.abstractmethod
     def score(self, text, verbose=0):
-        """Computes the natural-log probability of each token of a text.
+        """Computes the natural-log probability of each token in a text.
 
         Args:
             text: `memlm_keras.data.Split`, or integers `(tokens,)`.
@@ -101,8 +101,8 @@ class Scorer(abc.ABC):
             float64 array `(tokens,)`.
 
         Raises:
-            ValueError: if the text is not one-dimensional, or an id is not
-                in the vocabulary.
+            ValueError: The text is not one-dimensional, or an id is not in the
+                vocabulary.
         """
 
     @abc.abstractmethod
@@ -110,27 +110,27 @@ class Scorer(abc.ABC):
         """Computes the natural-log probability of every word after contexts.
 
         Args:
-            contexts: integers `(contexts, length)`, the tokens before the
-                predicted one, in their order. `length` may be 0.
+            contexts: Integers `(contexts, length)`, the tokens before the
+                predicted one, in the order of the text. `length` may be 0.
 
         Returns:
             float64 array `(contexts, vocabulary_size)`.
 
         Raises:
-            ValueError: if `contexts` has another shape, or an id is not in
-                the vocabulary.
+            ValueError: `contexts` has another shape, or an id is not in the
+                vocabulary.
         """
 
     def log_probabilities_at(self, text, begin, end):
-        """Computes the natural-log probability of every word at some places.
+        """Computes the natural-log probability of every word at some positions.
 
         Args:
-            text: as for `score`.
-            begin, end: integers, the slice of places.
+            text: See `score`.
+            begin, end: Integers, first position and end of the slice.
 
         Returns:
-            float64 array `(end - begin, vocabulary_size)`. The entries of the
-            text's own words equal `score`.
+            float64 array `(end - begin, vocabulary_size)`. The entries for the
+            words in the text equal `score`.
 
         Example:
 
@@ -159,13 +159,12 @@ class Scorer(abc.ABC):
     @property
     @abc.abstractmethod
     def description(self):
-        """String that describes the model in a protocol."""
+        """String that describes the model in reports."""
 
     def score_batches(self, batches, verbose=0):
-        """Computes the natural-log probability of every target of batches.
+        """Computes the natural-log probability of every target in batches.
 
-        Each row is read from its last `reset`, with the input at the reset as
-        context.
+        The context of a target begins with the input at its row's last `reset`.
 
         Args:
             batches: `memlm_keras.data.Batches` or `SentenceBatches` with an
@@ -173,10 +172,10 @@ class Scorer(abc.ABC):
 
         Returns:
             `(scores, sample_weight)`, float64 and float32 arrays `(batches *
-            batch_size, longest time)`. Ignore scores of weight zero.
+            batch_size, longest time)`. Ignore scores with weight 0.
 
         Raises:
-            ValueError: as for `score`, or for another end of sentence.
+            ValueError: See `score`; or `end_of_sentence_id` is not 0.
 
         Example:
 
@@ -214,7 +213,7 @@ class Scorer(abc.ABC):
             for begin, end in zip(begins, [*begins[1:], len(targets)]):
                 counted = weights[begin:end, row] > 0
                 tokens = targets[begin:end, row][counted]
-                # `score` assumes an end of sentence before a text anyway.
+                # `score` itself assumes an end-of-sentence token before a text.
                 context = first[[begin], row]
                 context = context[context != END_OF_SENTENCE]
                 text = np.concatenate([context, tokens]).astype("int32")
@@ -230,7 +229,7 @@ class Scorer(abc.ABC):
         """Computes the perplexity of a text, including its ends of sentences.
 
         Args:
-            text: as for `score`, with at least one token.
+            text: See `score`; at least one token.
             verbose: 0 prints nothing, 1 a progress bar and the result.
 
         Returns:
@@ -261,7 +260,7 @@ class Scorer(abc.ABC):
 
 
 class BackoffModel(Scorer):
-    """An n-gram model in back-off form, as in ARPA files.
+    """N-gram model in back-off form, as in ARPA files.
 
     The probability of a word w after a context c is
 
@@ -272,9 +271,9 @@ class BackoffModel(Scorer):
     `read_arpa` make such models.
 
     Args:
-        sentence_boundaries: boolean, whether a context ends with its line.
-        tables: list of `NGramTable`, from order 1 on, or `None` for a model
-            that is not trained yet.
+        sentence_boundaries: Boolean, whether contexts end at ends of sentences.
+        tables: List of `NGramTable` from order 1 on; `None` if the model is not
+            trained yet.
 
     Example:
 
@@ -301,7 +300,7 @@ class BackoffModel(Scorer):
 
     @property
     def num_ngrams(self):
-        """Tuple of integers: the number of n-grams of each order."""
+        """Tuple of integers, the number of n-grams in each order."""
         return tuple(table.keys.size for table in self.tables)
 
     @property
@@ -314,7 +313,7 @@ class BackoffModel(Scorer):
         return "context carried through the text"
 
     def score(self, text, verbose=0):
-        # Chunks limit the memory that a long text needs.
+        # Reading in chunks limits the memory for a long text.
         self.require_trained()
         tokens = token_ids(text, self.vocabulary_size)
         scores = np.empty(tokens.size)
@@ -340,9 +339,9 @@ class BackoffModel(Scorer):
         return scores
 
     def _longer_ngrams(self, tokens):
-        """Yields, for each order of at least 2, its table, the table below, and
-        for each of `tokens` `(..., time)` the place of its context in the table
-        below and of the n-gram that it ends, -1 if there is none."""
+        """Yields for each order from 2 its table, the table below, and for each
+        of `tokens` `(..., time)` the places of its context in the table below
+        and of the n-gram that ends with it, -1 if there is none."""
         ngrams = tokens = tokens.astype("int64")
         for order in range(2, self.order + 1):
             below, table = self.tables[order - 2 : order]
@@ -355,8 +354,8 @@ class BackoffModel(Scorer):
     def log_probabilities(self, contexts):
         """Computes the natural-log probability of every word after contexts.
 
-        See `Scorer.log_probabilities`. A context without an end of sentence
-        does not begin a line: `[[]]` gives the probabilities of single words.
+        See `Scorer.log_probabilities`. No end-of-sentence token is assumed
+        before a context: `[[]]` gives unigram probabilities.
 
         Example:
 
@@ -367,7 +366,7 @@ class BackoffModel(Scorer):
         self.require_trained()
         contexts = token_ids(contexts, self.vocabulary_size, "contexts", ndim=2)
         result = np.tile(self.tables[0].log_probabilities, (len(contexts), 1))
-        # Only the context of this last token is used; it may be any word.
+        # Append any token: only its context is used.
         tokens = np.pad(contexts, ((0, 0), (0, 1)))
         for table, below, places, _ in self._longer_ngrams(tokens):
             for row, place in zip(result, places[:, -1]):
@@ -385,11 +384,11 @@ class BackoffModel(Scorer):
         """Writes the model, whole or not at all; `load` reads it.
 
         Args:
-            path: path of the `.npz` file, which takes 24 bytes per n-gram.
+            path: Path of the `.npz` file, which takes 24 bytes per n-gram.
 
         Raises:
-            OSError: if the folder cannot be written.
-            ValueError: if the model is not trained.
+            OSError: The folder cannot be written.
+            ValueError: The model is not trained.
         """
         self.require_trained()
         arrays = {
@@ -408,7 +407,7 @@ class BackoffModel(Scorer):
             np.savez(file, config=json.dumps(config), **arrays)
 
     def get_config(self):
-        """Returns the arguments of the model, without its tables."""
+        """Returns the model's arguments, without its tables."""
         return {
             "vocabulary_size": self.vocabulary_size,
             "sentence_boundaries": self.sentence_boundaries,
@@ -429,11 +428,11 @@ class BackoffModel(Scorer):
 
 
 def load(path):
-    """Reads a file of `save`; returns the saved `KneserNey` or `BackoffModel`.
+    """Reads a `KneserNey` or `BackoffModel` from a file written by `save`.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if the file is damaged or of another kind.
+        FileNotFoundError: The file does not exist.
+        ValueError: The file is damaged or of another kind.
 
     Example:
 

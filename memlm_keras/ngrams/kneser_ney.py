@@ -1,4 +1,4 @@
-"""Interpolated Kneser-Ney smoothing: counts, discounts and the model."""
+"""Interpolated Kneser-Ney language models."""
 
 import dataclasses
 import numbers
@@ -14,68 +14,68 @@ from memlm_keras.ngrams.backoff import NGramTable
 from memlm_keras.ngrams.backoff import contexts_of
 from memlm_keras.ngrams.backoff import token_ids
 
-# Discounts if they cannot be estimated: those of KenLM's `--discount_fallback`,
-# and the analogue for one discount.
+# Discounts if they cannot be estimated: KenLM's `--discount_fallback`, and an
+# analogue for a single discount.
 _FALLBACKS = {"modified": (0.5, 1.0, 1.5), "original": (0.5, 0.5, 0.5)}
 
 
 class KneserNey(BackoffModel):
     """Interpolated Kneser-Ney language model of any order.
 
-    With a the counts of the order of (c, w), c' the context c without its
-    first word and D the discounts of that order,
+    For a word w after a context c,
 
         p(w | c) = max(a(c w) - D(a(c w)), 0) / sum_v a(c v)
                    + backoff(c) p(w | c')
         backoff(c) = (sum of discounts taken from the counts) / sum_v a(c v)
 
-    where a are numbers of occurrences for the highest order, and for lower
-    orders N1+(. c w), the number of distinct words before (c, w). Single words
-    back off to the uniform distribution, p = 1 / vocabulary_size. An unseen
-    context has backoff 1.
+    where c' is c without its first word, and a and D are the counts and
+    discounts for the order of (c, w). In the highest order, a are numbers of
+    occurrences; in lower orders, N1+(. c w), the number of distinct words
+    before (c, w). Single words back off to the uniform distribution,
+    p = 1 / vocabulary_size. An unseen context has backoff 1.
 
     **Sentences.** By default, lines are independent. The line `w_1 .. w_n
-    <eos>` equals `<s> w_1 .. w_n </s>` of SRILM and KenLM: `<eos>`, id 0, is
-    `</s>` if predicted and `<s>` at the beginning of a context. `<s>` is not
-    counted as a word. As in both programs, n-grams that begin with it are
-    counted by occurrences in all orders, and it counts as one distinct word
-    before others. With `sentence_boundaries=False` the text is continuous, and
-    `<eos>` is a word like others. One `<eos>` is assumed before the text.
+    <eos>` equals `<s> w_1 .. w_n </s>` in SRILM and KenLM: `<eos>`, id 0,
+    stands for `</s>` if predicted and for `<s>` at the beginning of a context.
+    `<s>` is not counted as a word. As in both programs, n-grams that begin with
+    it are counted by occurrences in all orders, and it counts as one distinct
+    word before others. With `sentence_boundaries=False`, the text is continuous
+    and `<eos>` an ordinary word. One `<eos>` is assumed before the text.
 
     **Cut-offs.** N-grams that occur fewer than `minimum_counts` times are left
     out and their mass goes to the order below, as with KenLM's `--prune`.
-    Discounts and counts of lower orders come from the whole text.
+    Discounts and counts for lower orders come from the whole text.
 
-    The model ignores the boundaries of documents.
+    The model ignores document boundaries.
 
     **Memory.** Training takes up to 60 bytes, and the model 24 bytes, for each
-    distinct n-gram of all orders; or, for texts with few distinct n-grams, up
-    to 75 bytes for each token. Penn Treebank at order 5 takes 130 MB.
+    distinct n-gram of any order; or, for texts with few distinct n-grams, up to
+    75 bytes for each token. Penn Treebank at order 5 takes 130 MB.
 
     Args:
-        vocabulary_size: integer, at least 2.
-        order: integer, length of the longest n-grams.
+        vocabulary_size: Integer, at least 2.
+        order: Integer, length of the longest n-grams.
         discounts: `"modified"` (three for each order, for counts of 1, 2, and 3
             or more; Chen and Goodman, 1998) or `"original"` (one), both
             estimated from counts of counts; or one number; or a list with one
-            or three numbers for each order. If the discount of order 1 is 0,
-            words that never occurred have probability 0. With n_i the number
-            of n-grams of count i and Y = n_1 / (n_1 + 2 n_2), `"original"` is Y
-            and `"modified"` is
+            or three numbers for each order. If the discount for order 1 is 0,
+            words that never occurred have probability 0. If n_i is the number
+            of n-grams with count i and Y = n_1 / (n_1 + 2 n_2), `"original"` is
+            Y and `"modified"` is
 
                 D_1  = 1 - 2 Y n_2 / n_1
                 D_2  = 2 - 3 Y n_3 / n_2
                 D_3+ = 3 - 4 Y n_4 / n_3
 
-            (Section 3). If one of these n_i is zero, or a discount is not above
-            0, the order has 0.5, 1 and 1.5, or 0.5 for `"original"`, and `fit`
-            warns.
-        minimum_counts: integer for all orders of at least 2, or a list of
+            (Section 3). If one of these n_i is zero, or a discount is not
+            positive, the order uses 0.5, 1 and 1.5, or 0.5 for `"original"`,
+            and `fit` warns.
+        minimum_counts: Integer for all orders of at least 2, or a list of
             ascending integers, one for each order. 1 keeps all n-grams.
-        sentence_boundaries: whether lines are independent.
+        sentence_boundaries: Whether lines are independent.
 
     Attributes:
-        found_discounts: after `fit`, list of three floats for each order.
+        found_discounts: After `fit`, list of three floats for each order.
 
     Raises:
         ValueError: if an argument is not as described above.
@@ -125,14 +125,14 @@ class KneserNey(BackoffModel):
         )
 
     def fit(self, text, verbose=1):
-        """Counts the n-grams of a text and smooths the counts.
+        """Counts n-grams in a text and smooths the counts; returns the model.
 
         Args:
             text: `memlm_keras.data.Split`, or integers `(tokens,)`.
 
         Raises:
-            ValueError: if the text has no token, is not one-dimensional, or
-                has an id outside the vocabulary.
+            ValueError: The text has no token, is not one-dimensional, or has an
+                id outside the vocabulary.
         """
         tokens = token_ids(text, self.vocabulary_size)
         if not tokens.size:
@@ -165,7 +165,7 @@ class KneserNey(BackoffModel):
 
 
 def _cut_offs(minimum_counts, order):
-    """Checks `minimum_counts` and returns the cut-off of each order."""
+    """Checks `minimum_counts`; returns the cut-off for each order."""
     cut_offs = minimum_counts
     if isinstance(minimum_counts, int):
         cut_offs = [1] + [minimum_counts] * (order - 1)
@@ -190,13 +190,13 @@ def _cut_offs(minimum_counts, order):
 
 @dataclasses.dataclass(eq=False)
 class Counts:
-    """The n-grams of one order in a text, arrays `(ngrams,)`."""
+    """All n-grams of one order in a text, as arrays `(ngrams,)`."""
 
     keys: np.ndarray
     suffixes: np.ndarray  # places of the last n - 1 words in the order below
     occurrences: np.ndarray
-    # Counts to smooth: occurrences for the highest order and for n-grams that
-    # begin a sentence, otherwise N1+(. w_1 .. w_n) (Kneser and Ney, 1995).
+    # Counts to smooth: occurrences in the highest order and for n-grams that
+    # begin sentences, otherwise N1+(. w_1 .. w_n) (Kneser and Ney, 1995).
     modified: np.ndarray
 
 
@@ -207,11 +207,11 @@ def count_ngrams(
     sentence_boundaries,
     update=lambda order: None,
 ):
-    """Returns a list of `Counts` of the n-grams of a text, from order 1; calls
-    `update` with each finished order."""
-    # 32 bits suffice for the n-grams of all but the longest texts.
+    """Counts the n-grams in a text; returns a list of `Counts` from order 1.
+    Calls `update` after each order."""
+    # 32 bits suffice for all but the longest texts.
     small = np.int32 if tokens.size < np.iinfo(np.int32).max else np.int64
-    # The end of sentence before the text is part of n-grams, but not counted.
+    # The token before the text is part of n-grams, but not counted itself.
     tokens = np.concatenate([[END_OF_SENTENCE], tokens]).astype(small)
     occurrences = np.bincount(tokens[1:], minlength=vocabulary_size)
     words = np.arange(vocabulary_size)
@@ -221,8 +221,8 @@ def count_ngrams(
     ngrams = tokens
     for length in range(2, order + 1):
         update(length - 1)
-        # N-grams end at the same tokens as those of the order below, so one
-        # sort is enough.
+        # The places one order below identify all words but the last, so one
+        # sort of integers is enough.
         prefixes = contexts_of(ngrams, tokens, length - 1, sentence_boundaries)
         level, ngrams = _count(prefixes, tokens, ngrams, vocabulary_size)
         # In the order below, count the distinct words before each n-gram.
@@ -239,9 +239,9 @@ def count_ngrams(
 
 
 def _count(prefixes, tokens, endings, vocabulary_size):
-    """Returns the `Counts` of one order, and places `(time,)` of the n-grams
-    that end at each token; `prefixes` and `endings` are places in the order
-    below of the n-grams before and at each token, -1 if there is none."""
+    """Returns the `Counts` for one order, and the places `(time,)` of n-grams
+    that end at each token; `prefixes` and `endings` are the places, one order
+    below, of the n-grams before and at each token, -1 if there is none."""
     there = np.flatnonzero(prefixes >= 0).astype(tokens.dtype)
     keys = prefixes[there].astype("int64") * vocabulary_size + tokens[there]
     keys, inverse, occurrences = np.unique(
@@ -260,7 +260,8 @@ def _count(prefixes, tokens, endings, vocabulary_size):
 
 
 def _explicit_discounts(discounts, order):
-    """Returns three floats for each order, or `None` to estimate them."""
+    """Checks `discounts`; returns three floats for each order, or `None` if
+    they are to be estimated."""
     if isinstance(discounts, str) and discounts in _FALLBACKS:
         return None
     received = f"Received: discounts={discounts!r}"
@@ -324,7 +325,7 @@ def _discounts(n1, n2, n3, n4, kind):
 
 
 def smoothed_tables(levels, discounts, cut_offs):
-    """Smooths a list of `Counts`; returns a list of `NGramTable`."""
+    """Smooths a list of `Counts`; returns a list of `NGramTable`s."""
     vocabulary_size = levels[0].keys.size
     probabilities, backoffs = [], []
     below = np.array([1.0 / vocabulary_size])
@@ -334,25 +335,24 @@ def smoothed_tables(levels, discounts, cut_offs):
         )
         backoffs.append(weights)
         probabilities.append(below)
-    # The probabilities of order 1 include the weight of the uniform
-    # distribution, and the longest n-grams are never contexts.
+    # Probabilities in order 1 include the uniform distribution with its weight,
+    # and the longest n-grams are never contexts.
     del backoffs[0]
     backoffs.append(np.ones(levels[-1].keys.size))
 
-    # === Remove n-grams under the cut-offs, and number the rest ===
-    # Words under the cut-off stay, with the probability of the order below.
+    # === Remove n-grams below the cut-offs, and number the rest ===
+    # Single words below the cut-off stay, with their back-off probability.
     kept = np.ones(vocabulary_size, "bool")
     keys = levels[0].keys
     tables = []
     for level, cut_off in zip(levels, cut_offs):
         if tables:
-            # The first words of an n-gram occur at least as often, so they are
-            # still there.
+            # An n-gram's prefix occurs at least as often, so it was kept.
             places = np.cumsum(kept) - 1
             kept = level.occurrences >= cut_off
             prefixes, words = np.divmod(level.keys[kept], vocabulary_size)
             keys = places[prefixes] * vocabulary_size + words
-        # Free them one by one, since they are as large as the tables.
+        # Free these arrays one by one: they are as large as the tables.
         values = probabilities.pop(0)[kept]
         weights = backoffs.pop(0)[kept]
         with np.errstate(divide="ignore"):
@@ -363,8 +363,8 @@ def smoothed_tables(levels, discounts, cut_offs):
 
 
 def _interpolate(level, discounts, cut_off, below, vocabulary_size):
-    """Returns back-off weights of the order below and probabilities of this
-    order; `below` has the probabilities of the order below, or one number for
+    """Returns the back-off weights for the order below and the probabilities in
+    this order; `below` are probabilities in the order below, or one number in
     order 1."""
     prefixes = level.keys // vocabulary_size
     kept = level.occurrences >= cut_off
@@ -373,8 +373,8 @@ def _interpolate(level, discounts, cut_off, below, vocabulary_size):
     remaining = np.where(kept, np.maximum(level.modified - taken, 0.0), 0.0)
     totals = np.bincount(prefixes, level.modified, below.size)
     taken = np.bincount(prefixes, level.modified - remaining, below.size)
-    # In continuous text, an n-gram that occurs only at the beginning follows no
-    # word, so its count is 0.
+    # In continuous text, an n-gram that occurs only at the beginning has no
+    # word before it, so its count is 0.
     seen = totals > 0
     weights = np.divide(taken, totals, out=np.ones(below.size), where=seen)
     totals[~seen] = 1.0

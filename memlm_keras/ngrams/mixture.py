@@ -16,24 +16,24 @@ _MOST_ITERATIONS = 10_000
 
 
 class UnigramCache(Scorer):
-    """Unigram distribution of the recent text.
+    """Unigram distribution over the most recent tokens.
 
         p(w_t) = sum_i decay^(i - 1) [w_(t-i) = w_t] / sum_i decay^(i - 1)
 
-    for the t-th token of a text, with i from 1 to `size`, or to the beginning
-    of the text. Ends of sentences are tokens like others. The first token has
-    probability 1 / vocabulary_size, and words that are not in the cache have
+    for the t-th token in a text, with i from 1 to `size` or to the beginning of
+    the text. End-of-sentence tokens are included. The first token has
+    probability 1 / vocabulary_size. Tokens that are not in the cache have
     probability 0: mix the cache with another model (Kuhn and De Mori, 1990).
 
     Args:
-        size: integer, number of tokens in the cache.
-        decay: float in (0, 1], factor of a token's weight for every token that
-            follows it (Clarkson and Robinson, 1997).
-        documents: boolean, whether each document begins with an empty cache.
-            Texts must then be `memlm_keras.data.Split`s with documents.
+        size: Integer, number of tokens in the cache.
+        decay: Float in (0, 1] that multiplies the weights of cached tokens at
+            each step (Clarkson and Robinson, 1997).
+        documents: Boolean, whether each document begins with an empty cache.
+            If so, texts must be `memlm_keras.data.Split`s with documents.
 
     Raises:
-        ValueError: for other arguments.
+        ValueError: An argument is invalid.
 
     Example:
 
@@ -74,11 +74,8 @@ class UnigramCache(Scorer):
         that are not cached.
 
         See `Scorer.score`; there is no progress bar. The time grows with
-        `size`, to about a second for 100,000 tokens and a size of 5,000.
-
-        Raises:
-            ValueError: as for `Scorer.score`, and for a text without documents
-                if `documents` is true.
+        `size`, to about a second for 100,000 tokens and a size of 5,000. With
+        `documents=True`, a text without documents raises `ValueError`.
         """
         tokens = token_ids(text, self.vocabulary_size)
         starts = 0
@@ -123,17 +120,17 @@ class UnigramCache(Scorer):
 
 
 class Mixture(Scorer):
-    """Weighted mean of the probabilities of several models.
+    """Weighted mean of the probabilities from several models.
 
         p(w | c) = sum_k weights_k p_k(w | c)
 
     Args:
-        models: list of models with `score` and one vocabulary, such as
+        models: List of models with `score` and the same vocabulary, such as
             `KneserNey` and `UnigramCache`.
-        weights: list of numbers of at least 0, one per model, with the sum 1.
+        weights: List of numbers of at least 0, one per model, with the sum 1.
 
     Raises:
-        ValueError: for models of different vocabularies, or other weights.
+        ValueError: The vocabularies differ, or the weights are invalid.
 
     Example:
 
@@ -186,15 +183,18 @@ class Mixture(Scorer):
 
 
 def mix(models, text, verbose=1):
-    """Returns the `Mixture` of models with the best weights for a text.
+    """Mixes models with the weights that give a text the highest probability.
 
     Args:
-        models: list of models, as for `Mixture`.
+        models: List of models; see `Mixture`.
         text: `memlm_keras.data.Split`, or integers `(tokens,)`, on which the
             models were not trained.
 
+    Returns:
+        `Mixture`.
+
     Raises:
-        ValueError: as for `Mixture` and `mixture_weights`.
+        ValueError: See `Mixture` and `mixture_weights`.
 
     Example:
 
@@ -206,25 +206,25 @@ def mix(models, text, verbose=1):
 
 
 def mixture_weights(scores):
-    """Computes the best weights of a mixture by expectation maximization.
+    """Computes the best weights for a mixture by expectation maximization.
 
     It starts from equal weights and repeats
 
         weights_k <- mean_t weights_k p_k(t) / sum_j weights_j p_j(t)
 
-    until the mean log-probability is within 1e-9 nats of its maximum. As the
-    log-probability is concave, the largest growth of a weight bounds this
+    until the mean log-probability is within 1e-9 nats of its maximum. Because
+    the log-probability is concave, the largest growth of a weight bounds this
     distance.
 
     Args:
-        scores: floats `(models, tokens)`, the natural-log probability of each
-            token by models of any kind.
+        scores: Floats `(models, tokens)`, the natural-log probability of each
+            token from each model.
 
     Returns:
         float64 array `(models,)` with the sum 1.
 
     Raises:
-        ValueError: if there are no scores, or all models give a token
+        ValueError: There are no scores, or all models give a token
             probability 0.
 
     Example:
@@ -245,7 +245,8 @@ def mixture_weights(scores):
             f"one model. Received: {best[~np.isfinite(best)][0]} for the token "
             f"at {int(np.argmin(np.isfinite(best)))}"
         )
-    # Only ratios matter, and these neither overflow nor vanish.
+    # Dividing by each token's highest probability changes no weight, and avoids
+    # overflow and underflow.
     ratios = np.exp(scores - best)
     weights = np.full(len(scores), 1 / len(scores))
     for _ in range(_MOST_ITERATIONS):
@@ -257,30 +258,26 @@ def mixture_weights(scores):
 
 
 def with_cache(
-    model,
-    text,
-    sizes=_CACHE_SIZES,
-    decays=(1.0,),
-    documents=False,
-    verbose=1,
+    model, text, sizes=_CACHE_SIZES, decays=(1.0,), documents=False, verbose=1
 ):
     """Mixes a model with the best unigram cache for a text.
 
-    Size and decay are chosen so that the mixture, with its best weights, gives
-    the text the highest probability.
+    It chooses the size and decay with which the mixture, with its best weights,
+    gives the text the highest probability.
 
     Args:
-        model: model with `score`, such as `KneserNey`.
-        text: as for `mix`.
-        sizes: integers, the sizes of the cache to try.
-        decays: floats, the decays to try with each size.
-        documents: as for `UnigramCache`.
+        model: Model with `score`, such as `KneserNey`.
+        text: See `mix`.
+        sizes: Integers, cache sizes to try.
+        decays: Floats, decays to try with each size.
+        documents: See `UnigramCache`.
 
     Returns:
         `Mixture` of the model and the cache.
 
     Raises:
-        ValueError: if there are no sizes or decays, and as for `mix`.
+        ValueError: There are no sizes or decays, or an argument of `mix` is
+            invalid.
 
     Example:
 
