@@ -1,4 +1,4 @@
-"""Analysis: attention and memories of models, as numbers and pictures."""
+"""Analyses of models' attention and memories, as numbers and pictures."""
 
 from memlm_keras.analysis.associations import Associations
 from memlm_keras.analysis.associations import associations

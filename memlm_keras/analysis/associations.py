@@ -1,4 +1,4 @@
-"""Writes and reads of an associative memory (Weissenborn, 2016)."""
+"""Shows what an associative memory writes and reads (Weissenborn, 2016)."""
 
 from typing import NamedTuple
 
@@ -13,14 +13,14 @@ WRITTEN = ("written", "state")
 
 
 class Associations(NamedTuple):
-    """Writes of a source and reads of a target with an associative memory.
+    """Vectors that an associative memory writes and reads.
 
     Attributes:
-        written: float array `(source time, H)`, write of each source step.
-        read: float array `(target time, H)`, read of each target step.
-        keys: float array `(source time, H)`, keys of the writes.
-        similarity: float array `(target time, source time)`, cosines between
-            reads and writes.
+        written: Float array `(source time, H)`, written at each source step.
+        read: Float array `(target time, H)`, read at each target step.
+        keys: Float array `(source time, H)`, keys of the writes.
+        similarity: Float array `(target time, source time)`, cosine similarity
+            of reads and writes.
     """
 
     written: np.ndarray
@@ -30,23 +30,23 @@ class Associations(NamedTuple):
 
 
 def associations(model, source, target, written="written"):
-    """Computes the writes and reads of a pair of sequences.
+    """Computes what a memory writes and reads in a pair of sequences.
 
-    A step of the target reads `phi_t` of the source's memory if the model is
-    conditioned on the source, and otherwise the memory that it continues.
+    If the model is conditioned on the source, target steps read `phi_t` from
+    the source's memory, and otherwise from the memory that they continue.
 
     Args:
         model: `memlm_keras.EntailmentClassifier` or
-            `memlm_keras.SequenceAutoencoder` with cells of `memlm_keras.cells`
-            that have an associative memory.
-        source: 1-D integer array, the premise or the input of the encoder.
-        target: 1-D integer array, the hypothesis or the input of the decoder.
+            `memlm_keras.SequenceAutoencoder` with cells from
+            `memlm_keras.cells` that have an associative memory.
+        source: 1-D integer array, the premise or the encoder's input.
+        target: 1-D integer array, the hypothesis or the decoder's input.
         written: `"written"` for the change of the memory at a step,
             `s_t - s_{t-1}`, or `"state"` for the memory after it, `s_t`.
 
     Raises:
-        ValueError: if the model has no associative memory, for another
-            `written`, an empty sequence, or ids outside the vocabulary.
+        ValueError: The model has no associative memory, `written` is unknown, a
+            sequence is empty, or ids are outside the vocabulary.
 
     Example:
 
@@ -85,17 +85,17 @@ def associations(model, source, target, written="written"):
 
 
 def plot_associations(similarity, source, target, path, title=None):
-    """Draws the similarity of reads of a target and writes of a source, as PNG.
+    """Draws the similarity of target reads and source writes as a PNG file.
 
-    Weissenborn (2016), Figures 2 and 3: the source from left to right, the
-    target from top to bottom.
+    As in Weissenborn (2016), Figures 2 and 3, the source runs from left to
+    right, the target from top to bottom.
 
     Args:
-        similarity: float array `(target time, source time)` in -1 .. 1.
-        source, target: lists of strings.
+        similarity: Float array `(target time, source time)` in -1 .. 1.
+        source, target: Lists of strings.
 
     Raises:
-        ValueError: if there is not one word for each row and column.
+        ValueError: The numbers of words and of rows or columns differ.
 
     Example:
 
@@ -115,9 +115,8 @@ def plot_associations(similarity, source, target, path, title=None):
 
 
 def write_associations(similarity, source, target, path):
-    """Writes the numbers of `plot_associations` as CSV, a row per target word.
-
-    The arguments are those of `plot_associations`.
+    """Writes the numbers in `plot_associations`, which documents the arguments,
+    as a CSV file with one row per target word.
 
     Example:
 
@@ -146,7 +145,7 @@ def _of_words(similarity, source, target):
 
 
 def _traced(model, reader, token_ids, states):
-    """Returns the final states, and a dict of traces `(time, H)`."""
+    """Reads ids; returns the final states and a dict of traces `(time, H)`."""
     projected = reader.cell.project_inputs(model.vectors(token_ids[None]))
     steps = []
     for step in range(len(token_ids)):

@@ -1,4 +1,4 @@
-"""Attention over a text by position in the memory, and over sentences."""
+"""Attention by memory position over a text, and over sentences."""
 
 import keras
 import numpy as np
@@ -13,19 +13,19 @@ _SEGMENT_LENGTH = 32
 
 
 def mean_attention(model, batches):
-    """Computes the mean attention weight of each memory position over a text.
+    """Computes each memory position's mean attention weight over a text.
 
-    Daniluk et al. (2017), Figure 3b. Steps before the memory is full are left
-    out.
+    See Daniluk et al. (2017), Figure 3b. Steps before the memory is full are
+    skipped.
 
     Args:
-        model: a `memlm_keras.LanguageModel` with a memory that attends.
+        model: `memlm_keras.LanguageModel` with a memory that attends.
 
     Returns:
-        float64 array `(memory,)` with the sum 1, the oldest position first.
+        float64 array `(memory,)` with the sum 1, oldest position first.
 
     Raises:
-        ValueError: if the model has no memory that attends, its memory reads
+        ValueError: The model has no memory that attends, its memory reads
             ahead, or the text never fills it.
     """
     require_streaming("`mean_attention`", model)
@@ -50,20 +50,20 @@ def mean_attention(model, batches):
 
 
 def plot_attention(weights, tokens, path, title=None, steps_back=1):
-    """Draws where each step of a passage attends, as PNG.
+    """Draws the attention at each step of a passage as a PNG file.
 
-    Daniluk et al. (2017), Figure 3a: one row for each token read and the token
-    predicted next; one column for each position of the memory, the most recent
+    As in Daniluk et al. (2017), Figure 3a, each row is labelled with the token
+    just read and the next one; columns are memory positions, the most recent
     at the right. Each cell shows the token at its position.
 
     Args:
-        weights: float array `(time, memory)`, from `LanguageModel.attention`.
-        tokens: list of `time` strings, the tokens read.
-        steps_back: integer, `model.attending.steps_back`: 0 if the memory
+        weights: Float array `(time, memory)`, from `LanguageModel.attention`.
+        tokens: List of `time` strings, the tokens read.
+        steps_back: Integer, `model.attending.steps_back`: 0 if the memory
             includes the current step, 1 if it ends with the previous step.
 
     Raises:
-        ValueError: if the numbers of tokens and of rows of weights differ.
+        ValueError: The numbers of tokens and of rows of weights differ.
 
     Example:
 
@@ -99,16 +99,16 @@ def plot_attention(weights, tokens, path, title=None, steps_back=1):
 
 
 def plot_mean_attention(means, path, title=None):
-    """Draws the mean attention of each memory position, as PNG.
+    """Draws the mean attention at each memory position as a PNG file.
 
-    Daniluk et al. (2017), Figure 3b.
+    See Daniluk et al. (2017), Figure 3b.
 
     Args:
-        means: float array `(memory,)` from `mean_attention`, or a dict from
+        means: Float array `(memory,)` from `mean_attention`, or a dict from
             names of models to such arrays, aligned at the most recent position.
 
     Raises:
-        ValueError: if the dict is empty.
+        ValueError: The dict is empty.
     """
     if not isinstance(means, dict):
         means = {"": means}
@@ -134,15 +134,15 @@ def _label_positions(axes, memory):
 
 
 def token_ids(name, text):
-    """Returns the checked ids of a `memlm_keras.data.Split` or an array."""
+    """Checks the token ids in a `memlm_keras.data.Split` or an array."""
     return require_integers(name, getattr(text, "tokens", text))
 
 
 def slot_distances(model, memory):
-    """Returns distances in words from the token in each slot to the predicted
-    word, `(memory,)`; neighbours have distance 1."""
-    # At step t, slot j has the token of step t - steps_back - (memory - 1 - j),
-    # and token t + 1 is predicted.
+    """Returns the distance in words `(memory,)` from each slot's token to the
+    predicted one; neighbours have distance 1."""
+    # At step t, the model predicts token t + 1, and slot j has the token from
+    # step t - steps_back - (memory - 1 - j).
     return np.arange(memory, 0, -1) + model.attending.steps_back
 
 
@@ -150,7 +150,7 @@ def sentence_attention(
     model, tokens, starts, batch_size=32, end_of_sentence_id=0, verbose=1
 ):
     """Reads sentences that begin at offsets `starts`; yields offsets `(n,)` of
-    predicted tokens, in any order, and their attention `(n, memory)`."""
+    predicted tokens, in any order, and attention weights `(n, memory)`."""
     require_positive_integer("batch_size", batch_size)
     require_streaming("Attention by words back", model)
     layout = {
@@ -160,8 +160,8 @@ def sentence_attention(
         "end_of_sentence_id": end_of_sentence_id,
     }
     batches = Batches(tokens, **layout)
-    # The layout depends on the starts alone, so batches of offsets give the
-    # place of each token.
+    # Batches made from offsets have the same layout, so they give the offset of
+    # each token.
     offsets = Batches(np.arange(len(tokens), dtype="int32"), **layout)
     progress = keras.utils.Progbar(
         len(tokens), verbose=verbose, unit_name="token"

@@ -1,4 +1,4 @@
-"""Writes PNG and CSV files of all analyses, whole or not at all."""
+"""Writes PNG and CSV files for all analyses, whole or not at all."""
 
 import csv
 import re
@@ -8,13 +8,13 @@ import numpy as np
 
 from memlm_keras import files
 
-# matplotlib's warning, once per glyph and pass over the text.
+# matplotlib warns once per glyph and pass over the text.
 _MISSING_GLYPH = re.compile(r"Glyph (\d+) .*missing from")
 
 
 def subplots(width, height, *arguments, **options):
-    """Makes a figure of `width` by `height` inches, and its axes."""
-    # Without pyplot, which keeps figures and may open a window.
+    """Makes a figure of `width` by `height` inches; returns it and its axes."""
+    # Do not use pyplot, which keeps figures and may open windows.
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -22,7 +22,7 @@ def subplots(width, height, *arguments, **options):
 
 
 def label_cells(axes, grid, dark, label=None, fontsize=7):
-    """Writes `label(row, column)`, by default the number, into each cell of a
+    """Writes `label(row, column)`, or the number if `None`, into each cell of a
     grid; the text is white in cells above `dark`."""
     for row, column in np.ndindex(*grid.shape):
         if label is not None:
@@ -43,7 +43,7 @@ def label_cells(axes, grid, dark, label=None, fontsize=7):
 
 
 def save(figure, path, axes=None, title=None, image=None, label=None):
-    """Writes a figure as PNG; `axes` get a title and a colour bar."""
+    """Writes a figure as a PNG file; adds a title and a color bar to `axes`."""
     if image is not None:
         figure.colorbar(image, ax=axes, label=label)
     if title:
@@ -76,7 +76,7 @@ def save(figure, path, axes=None, title=None, image=None, label=None):
 
 
 def label_words(axes, columns=(), rows=()):
-    """Labels columns and rows of a grid with words."""
+    """Labels a grid's columns and rows with words."""
     if columns:
         axes.set_xticks(
             range(len(columns)),

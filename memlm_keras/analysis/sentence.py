@@ -1,5 +1,5 @@
-"""Predictions and attention in one sentence: Tran et al. (2016), Figure 5;
-Salton et al. (2017), Figures 2 and 3."""
+"""Shows predictions and attention in one sentence, as in Tran et al. (2016),
+Figure 5, and Salton et al. (2017), Figures 2 and 3."""
 
 import dataclasses
 import importlib.resources
@@ -18,21 +18,21 @@ from memlm_keras.arguments import require_vocabulary
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SentencePredictions:
-    """Predictions and attention of a model at each step of a sentence.
+    """A model's predictions and attention at each step of a sentence.
 
     Attributes:
-        read: tuple of `time` strings, the token read at each step; the first
-            is an end of sentence.
-        next: tuple of `time` strings, the next token in the sentence.
+        read: Tuple of `time` strings, the token read at each step; the first
+            is the end-of-sentence token.
+        next: Tuple of `time` strings, the next token in the sentence.
         next_log_probabilities: float64 array `(time,)`, natural-log
             probability of the next token.
-        top: tuple of `time` tuples of strings, the most probable next tokens
+        top: Tuple of `time` tuples of strings, the most probable next tokens
             in descending order.
         top_log_probabilities: float64 array `(time, top)`, natural-log
             probabilities of these tokens.
         weights: float32 array `(time, memory)`, oldest slot first.
-        distances: integer array `(memory,)`, words from each slot's word to
-            the predicted word.
+        distances: Integer array `(memory,)`, number of words from each slot's
+            word to the predicted word.
     """
 
     read: tuple
@@ -47,19 +47,19 @@ class SentencePredictions:
 def sentence_predictions(model, sentence, vocabulary=None, top=5):
     """Computes the most probable next words and the attention at each step.
 
-    Tran et al. (2016), Figure 5. The sentence is read from the initial state,
-    and its end is predicted after its last word.
+    See Tran et al. (2016), Figure 5. The sentence is read from the initial
+    state, and its end is predicted after its last word.
 
     Args:
-        model: a `memlm_keras.LanguageModel` with a memory that attends.
-        sentence: string, or list of words, without its end.
-        vocabulary: `None` for the model's own.
-        top: integer, number of most probable words; ties go to lower ids.
+        model: `memlm_keras.LanguageModel` with a memory that attends.
+        sentence: String or list of words, without an end-of-sentence token.
+        vocabulary: `Vocabulary`; `None` uses the model's own.
+        top: Integer, number of most probable words; ties go to lower ids.
 
     Raises:
-        ValueError: if the model has no memory that attends, its memory reads
+        ValueError: The model has no memory that attends, its memory reads
             ahead, the vocabulary has another size, the sentence has no words,
-            or `top` is not in 1 .. the vocabulary size.
+            or `top` is larger than the vocabulary.
 
     Example:
 
@@ -105,11 +105,11 @@ def sentence_predictions(model, sentence, vocabulary=None, top=5):
 
 
 def plot_sentence_predictions(predictions, path, title=None):
-    """Draws `SentencePredictions` and their attention, as PNG.
+    """Draws `SentencePredictions` and their attention as a PNG file.
 
-    Tran et al. (2016), Figure 5: each row shows a step, with the word just read
-    at the left and the most probable next words with their natural-log
-    probabilities at the right. A frame marks the word that follows.
+    As in Tran et al. (2016), Figure 5, each row shows a step, with the word
+    just read at the left and the most probable next words with their
+    natural-log probabilities at the right. A frame marks the word that follows.
 
     Example:
 
@@ -160,11 +160,11 @@ def plot_sentence_predictions(predictions, path, title=None):
 
 
 def write_sentence_predictions(predictions, path):
-    """Writes `SentencePredictions` as CSV, a line per step.
+    """Writes `SentencePredictions` as a CSV file with one line per step.
 
     The columns are `read`, `next`, `next_log_probability`; `word_1`,
     `log_probability_1` and so on for each rank; and for each slot `attention_`
-    with its distance to the predicted word.
+    followed by its distance to the predicted word.
 
     Example:
 
@@ -189,15 +189,15 @@ def write_sentence_predictions(predictions, path):
 
 
 def attention_by_word(predictions):
-    """Returns the attention weights by word instead of by slot.
+    """Returns attention weights by word instead of by slot.
 
     Args:
-        predictions: `SentencePredictions` of `sentence_predictions`.
+        predictions: `SentencePredictions` from `sentence_predictions`.
 
     Returns:
-        float array `(time, time)`: entry `[t, i]` is the weight of
-        `predictions.read[i]` at the prediction of `predictions.next[t]`, zero
-        if that word is not in the memory.
+        Float array `(time, time)`: entry `[t, i]` is the weight of
+        `predictions.read[i]` when `predictions.next[t]` is predicted, 0 if that
+        word is not in the memory.
 
     Example:
 
@@ -213,18 +213,18 @@ def attention_by_word(predictions):
 
 
 def plot_sentence_attention(predictions, path, title=None):
-    """Draws the attention of models to one sentence, side by side, as PNG.
+    """Draws several models' attention in one sentence as a PNG file.
 
-    Salton et al. (2017), Figures 2 and 3: the input words from left to right,
-    the predicted words from top to bottom, a panel per model. Each square shows
-    its weight, unless it rounds to 0 or 1.
+    As in Salton et al. (2017), Figures 2 and 3, there is one panel per model,
+    with input words from left to right and predicted words from top to bottom.
+    Each square shows its weight, unless it rounds to 0 or 1.
 
     Args:
-        predictions: dict from titles to `SentencePredictions` of the same
+        predictions: Dict from titles to `SentencePredictions` for the same
             sentence, such as `{"combined": ..., "single": ...}`.
 
     Raises:
-        ValueError: if the dict is empty, or the sentences differ.
+        ValueError: The dict is empty, or the sentences differ.
 
     Example:
 
@@ -267,13 +267,13 @@ def plot_sentence_attention(predictions, path, title=None):
 def write_sentence_page(predictions, path, title="Attention"):
     """Writes `SentencePredictions` and their attention as an HTML page.
 
-    The page is one file that loads nothing else. Pointing at a word shows the
-    attention at its prediction, its probability and the most probable words,
+    The page is one file that loads nothing else. Pointing at a word shows its
+    probability, the most probable words, the attention when it is predicted,
     and the weights by distance with their means. `page.html#3` opens the page
     at the third word.
 
     Raises:
-        ValueError: if a weight or probability is not finite.
+        ValueError: A weight or probability is not finite.
 
     Example:
 
@@ -293,7 +293,7 @@ def write_sentence_page(predictions, path, title="Attention"):
         "mean": predictions.weights.mean(axis=0).round(6).tolist(),
         "distances": predictions.distances.tolist(),
     }
-    # A word may be "</script>".
+    # Words such as "</script>" must not end the script.
     data = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
     with files.atomic_path(path) as temporary:
         temporary.write_text(page.replace("{data}", data), encoding="utf-8")

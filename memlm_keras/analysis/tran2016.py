@@ -1,5 +1,5 @@
-"""Analyses of attention of Tran et al. (2016): Figure 4 (sampled words), Figure
-6 (dependencies) and Table 3 (distant pairs)."""
+"""Analyses of attention from Tran et al. (2016): Figure 4 (sampled words),
+Figure 6 (dependencies) and Table 3 (distant pairs)."""
 
 import dataclasses
 
@@ -17,7 +17,7 @@ from memlm_keras.data.batches import sentence_starts
 
 ALL = "ALL"
 _CHUNK = 1 << 20
-# The paper does not state the bins of Figure 6; these are our choice.
+# The paper does not state the bins in Figure 6; these are our choice.
 BINS = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 7), (8, 10), (11, 15))
 
 
@@ -26,16 +26,16 @@ BINS = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 7), (8, 10), (11, 15))
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AttentionColumns:
-    """Attention of a model after sampled words.
+    """A model's attention after sampled words.
 
     Attributes:
-        positions: integer array `(samples,)`, offsets of the words in the
-            text, ascending.
-        words: tuple of `samples` strings, the words just read.
-        predicted: tuple of `samples` strings, the next words.
+        positions: Integer array `(samples,)`, ascending offsets of the words in
+            the text.
+        words: Tuple of `samples` strings, the words just read.
+        predicted: Tuple of `samples` strings, the next words.
         weights: float32 array `(samples, memory)`, oldest slot first.
-        distances: integer array `(memory,)`, words from each slot's word to
-            the predicted word.
+        distances: Integer array `(memory,)`, number of words from each slot's
+            word to the predicted word.
     """
 
     positions: np.ndarray
@@ -48,20 +48,20 @@ class AttentionColumns:
 def attention_columns(
     model, text, vocabulary=None, samples=100, seed=0, batch_size=32, verbose=1
 ):
-    """Samples words of a text, and computes the attention after each word.
+    """Samples words from a text, and computes the attention after each.
 
-    Tran et al. (2016), Figure 4: 100 words of the test data, without ends of
-    sentences. Each sentence is read from the initial state.
+    Tran et al. (2016), Figure 4, show 100 words from the test data, without
+    ends of sentences. Each sentence is read from the initial state.
 
     Args:
-        model: a `memlm_keras.LanguageModel` with a memory that attends.
-        text: `memlm_keras.data.Split`, or integers `(tokens,)`, each sentence
-            with its end.
-        vocabulary: `None` for the model's own.
-        samples: integer, number of different words to sample.
+        model: `memlm_keras.LanguageModel` with a memory that attends.
+        text: `memlm_keras.data.Split`, or integers `(tokens,)`; every sentence
+            ends with the end-of-sentence token.
+        vocabulary: `Vocabulary`; `None` uses the model's own.
+        samples: Integer, number of positions to sample.
 
     Raises:
-        ValueError: if the model has no memory that attends, the vocabulary has
+        ValueError: The model has no memory that attends, the vocabulary has
             another size, or the text does not end with the end of a sentence or
             has fewer words than `samples`.
 
@@ -81,7 +81,7 @@ def attention_columns(
     words = np.flatnonzero(tokens != end)
     if len(words) < samples:
         raise ValueError(
-            f"`samples` must be at most {len(words)}, the number of words of "
+            f"`samples` must be at most {len(words)}, the number of words in "
             f"the text. Received: samples={samples}"
         )
     generator = np.random.default_rng(seed)
@@ -104,7 +104,7 @@ def attention_columns(
     ):
         if weights is None:
             weights = np.zeros((samples, read_weights.shape[-1]), "float32")
-        # `positions` are of predicted words, `chosen` of the words before them.
+        # `positions` are those of predicted words, `chosen` of words before.
         before = read[positions] - 1
         place = np.minimum(np.searchsorted(chosen, before), samples - 1)
         hit = chosen[place] == before
@@ -119,10 +119,10 @@ def attention_columns(
 
 
 def plot_attention_columns(columns, path, title=None):
-    """Draws `AttentionColumns` side by side, as PNG.
+    """Draws `AttentionColumns` side by side as a PNG file.
 
-    Tran et al. (2016), Figure 4: darker is higher, the most recent position is
-    at the bottom, and the word just read is below each column.
+    As in Tran et al. (2016), Figure 4, darker is higher, the most recent
+    position is at the bottom, and the word just read is below each column.
 
     Example:
 
@@ -142,10 +142,10 @@ def plot_attention_columns(columns, path, title=None):
 
 
 def write_attention_columns(columns, path):
-    """Writes `AttentionColumns` as CSV, a line per sampled word.
+    """Writes `AttentionColumns` as a CSV file with one line per sampled word.
 
     The columns are `position`, `word`, `predicted` and, for each slot,
-    `attention_` with its distance to the predicted word.
+    `attention_` followed by its distance to the predicted word.
 
     Example:
 
@@ -171,13 +171,13 @@ class DependencyAttention:
     """Attention by dependency and distance.
 
     Attributes:
-        dependencies: tuple of strings, sorted. `"ALL"`, the first, stands for
-            all pairs of words of a sentence. In `"→obj"` the predicted word is
-            an `obj` of the attended word, in `"obj←"` the attended word is an
-            `obj` of the predicted word. A longer path from the attended to the
-            predicted word lists its dependencies, such as `"subj← →kon →cj"`.
-        bins: tuple of pairs `(nearest, farthest)` of integers, distances in
-            words from the attended to the predicted word.
+        dependencies: Sorted tuple of strings. The first, `"ALL"`, stands for
+            all pairs of words in a sentence. With `"→obj"`, the predicted word
+            is an `obj` of the attended word; with `"obj←"`, the attended word
+            is an `obj` of the predicted word. A longer path from the attended
+            to the predicted word lists all, such as `"subj← →kon →cj"`.
+        bins: Tuple of integer pairs `(nearest, farthest)`, distances in words
+            from the attended to the predicted word.
         mass: float64 array `(dependencies, bins)`, sums of attention weights.
         counts: int64 array `(dependencies, bins)`, numbers of pairs of words.
     """
@@ -189,14 +189,14 @@ class DependencyAttention:
 
     @property
     def means(self):
-        """Mean attention weight of a pair, float64 `(dependencies, bins)`; NaN,
-        white in Figure 6, if there is no such pair."""
+        """Mean attention weight per pair, float64 `(dependencies, bins)`; NaN,
+        white in Figure 6, if there is no pair."""
         means = self.mass / np.maximum(self.counts, 1)
         return np.where(self.counts > 0, means, np.nan)
 
     def most_frequent(self, number):
-        """Returns the `number` dependencies with the most pairs of words, a
-        list of strings in descending order from `"ALL"`."""
+        """Returns a list of the `number` dependencies with the most pairs of
+        words, in descending order from `"ALL"`."""
         order = np.argsort(-self.counts.sum(axis=-1), kind="stable")
         return [self.dependencies[at] for at in order[:number]]
 
@@ -213,25 +213,25 @@ def dependency_attention(
 ):
     """Computes attention by dependency between attended and predicted word.
 
-    Tran et al. (2016), Figure 6, and the dependency paths of Section 5.2, which
-    has two examples and no numbers. Each sentence is read from the initial
-    state. At each step that predicts a word, every slot with a word of the
-    sentence gives one pair.
+    See Tran et al. (2016), Figure 6, and the dependency paths in Section 5.2,
+    which has two examples and no numbers. Each sentence is read from the
+    initial state. At each step that predicts a word, every slot that contains
+    a word from the sentence gives one pair.
 
     Args:
-        model, vocabulary: as for `attention_columns`.
-        sentences: list of `ParsedSentence`, such as from `read_conllu`.
-        bins: ascending, disjoint pairs `(nearest, farthest)` of distances in
+        model, vocabulary: See `attention_columns`.
+        sentences: List of `ParsedSentence`, such as from `read_conllu`.
+        bins: Ascending, disjoint pairs `(nearest, farthest)` of distances in
             words, 1 for neighbours; the paper does not state its bins. Other
-            distances are left out.
-        subtypes: whether to distinguish subtypes of relations, such as
+            distances are skipped.
+        subtypes: Whether to distinguish subtypes of relations, such as
             `det:poss` from `det`.
-        longest_path: integer, largest number of dependencies between two
+        longest_path: Integer, largest number of dependencies between two
             words: 1 in Figure 6, and up to 3 in the examples.
 
     Raises:
-        ValueError: as for `attention_columns`; and if there are no sentences,
-            or `bins` or `longest_path` is not as described above.
+        ValueError: See `attention_columns`; also if there are no sentences, or
+            `bins` or `longest_path` is invalid.
 
     Example:
 
@@ -286,7 +286,7 @@ def dependency_attention(
         pairs = text.holds_words(positions[:, None], attended)
         pairs &= bin_of_slot >= 0
         related = pairs & (labels >= 0)
-        # Row 0 counts all pairs.
+        # Row 0, "ALL", counts all pairs.
         for rows, chosen in ((labels, related), (0 * labels, pairs)):
             cells = (rows * len(bins) + bin_of_slot)[chosen]
             mass += np.bincount(
@@ -306,19 +306,19 @@ def dependency_attention(
 def plot_dependency_attention(
     attention, path, dependencies=None, title=None, minimum_pairs=1
 ):
-    """Draws mean attention by dependency and distance, as PNG.
+    """Draws mean attention by dependency and distance as a PNG file.
 
-    Tran et al. (2016), Figure 6: cells without a pair are white, and the
+    As in Tran et al. (2016), Figure 6, cells without pairs are white, and the
     nearest distance is at the right.
 
     Args:
-        attention: `DependencyAttention` of `dependency_attention`.
-        dependencies: list of dependencies to draw, from top to bottom; `None`
+        attention: `DependencyAttention` from `dependency_attention`.
+        dependencies: List of dependencies to draw, from top to bottom; `None`
             draws all.
-        minimum_pairs: integer; cells with fewer pairs are white, too.
+        minimum_pairs: Integer; cells with fewer pairs are white, too.
 
     Raises:
-        ValueError: if a dependency is not in `attention`, or `minimum_pairs` is
+        ValueError: A dependency is not in `attention`, or `minimum_pairs` is
             not a positive integer.
 
     Example:
@@ -359,7 +359,7 @@ def plot_dependency_attention(
 
 
 def write_dependency_attention(attention, path):
-    """Writes `DependencyAttention` as CSV, a line per dependency and bin.
+    """Writes `DependencyAttention` as a CSV file, by dependency and bin.
 
     The columns are `dependency`, `nearest`, `farthest`, `pairs`, `mass` and
     `mean`, which is empty if there are no pairs.
@@ -381,7 +381,7 @@ def write_dependency_attention(attention, path):
 
 
 class ParsedText:
-    """Parsed sentences as one text with ends of sentences."""
+    """Joins parsed sentences into one text with end-of-sentence tokens."""
 
     def __init__(self, sentences, vocabulary, subtypes, longest_path, farthest):
         lengths = np.array([len(each.words) for each in sentences])
@@ -390,7 +390,7 @@ class ParsedText:
         self.tokens = np.concatenate(
             [vocabulary.encode_sentence(each.words) for each in sentences]
         )
-        # A word may have the id of the end of a sentence.
+        # Words may have the id of the end-of-sentence token, too.
         self._is_word = np.ones(len(self.tokens), bool)
         self._is_word[ends] = False
         self._begins = np.repeat(self.starts, lengths + 1)
@@ -404,29 +404,29 @@ class ParsedText:
         ]
         self.names = [ALL, *sorted({path for _, _, path in found})]
         index = {name: at for at, name in enumerate(self.names)}
-        # Indexed by place and distance; a distance of 0 has no path.
+        # Indexed by predicted place and distance; distance 0 is not used.
         shape = len(self.tokens), min(farthest, lengths.max()) + 1
         self._labels = np.full(shape, -1, "int32")
         for place, distance, path in found:
             self._labels[place, distance] = index[path]
 
     def holds_words(self, predicted, attended):
-        """Returns whether both places are words of one sentence."""
+        """Returns whether both places are words in the same sentence."""
         return self._is_word[predicted] & (attended >= self._begins[predicted])
 
     def labels(self, predicted, distances):
-        """Returns the index in `names` of the path to `predicted` places from
-        places before them, -1 if there is none."""
+        """Returns the index in `names` of the path to each `predicted` place
+        from `distances` before it, -1 if there is none."""
         far = distances >= self._labels.shape[1]
         return self._labels[predicted, np.where(far, 0, distances)]
 
 
 def _paths(sentence, subtypes, longest):
-    """Yields each pair of words that has a path, and the path."""
+    """Yields `(attended, predicted, path)` for pairs of words with a path."""
     relations = sentence.relations
     if not subtypes:
         relations = [each.partition(":")[0] for each in relations]
-    # The words from each word to the root.
+    # For each word, the words on the way to the root, from itself on.
     ways = []
     for word in range(len(sentence.words)):
         way = []
@@ -451,19 +451,19 @@ def _paths(sentence, subtypes, longest):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DistantPairs:
-    """Pairs of a most-attended and a distant predicted word.
+    """Pairs of a most-attended word and a distant predicted word.
 
-    An entry is a pair at one distance; a pair at two distances is two entries.
+    A pair that occurs at two distances has two entries.
 
     Attributes:
-        attended: tuple of `pairs` strings, the most-attended words.
-        predicted: tuple of `pairs` strings, the words to predict.
-        distances: integer array `(pairs,)`, words from the attended to the
-            predicted word.
-        occurrences: integer array `(pairs,)`, number of times in the text.
-        counted_distances: integer array `(distances,)`, ascending.
+        attended: Tuple of `pairs` strings, the most-attended words.
+        predicted: Tuple of `pairs` strings, the predicted words.
+        distances: Integer array `(pairs,)`, number of words from the attended
+            to the predicted word.
+        occurrences: Integer array `(pairs,)`, number of times in the text.
+        counted_distances: Ascending integer array `(distances,)`.
         counts: int64 array `(pairs, distances)`, number of times that the two
-            words are at that distance in a sentence of the training text.
+            words occur at that distance within training sentences.
     """
 
     attended: tuple
@@ -475,22 +475,22 @@ class DistantPairs:
 
     @property
     def mean_counts(self):
-        """Mean co-occurrence frequency by distance, as in Table 3: how often
-        the words of an entry co-occur at its distance, averaged over entries.
-        float64 `(distances,)`, NaN for a distance without entries."""
+        """Mean co-occurrence frequency by distance, as in Table 3, averaged
+        over the entries at that distance. float64 `(distances,)`, NaN for
+        distances without entries."""
         return self._means(
             np.where(self._own_distance(), self.counts, 0).sum(axis=-1)
         )
 
     @property
     def mean_counts_at_any_distance(self):
-        """Mean co-occurrence frequency, counted at all distances together. The
-        paper does not say whether it counts these or `mean_counts`."""
+        """Mean co-occurrence frequency, summed over all distances. The paper
+        does not say whether it shows these or `mean_counts`."""
         return self._means(self.counts.sum(axis=-1))
 
     @property
     def entries(self):
-        """Number of entries at each distance, integer `(distances,)`."""
+        """Number of entries at each distance, integers `(distances,)`."""
         return self._own_distance().sum(axis=0)
 
     def _own_distance(self):
@@ -514,25 +514,24 @@ def distant_pairs(
 ):
     """Finds distant most-attended words, and counts them in training data.
 
-    Tran et al. (2016), Table 3. Each sentence of the text is read from the
-    initial state. A step gives a pair if the word in its most-attended slot
-    (the most recent of ties) is at least `minimum_distance` before the
-    predicted word. Ends of sentences do not count as words; the unknown word
-    does.
+    See Tran et al. (2016), Table 3. Each sentence is read from the initial
+    state. A step gives a pair if the word in its most-attended slot (the most
+    recent, if several tie) is at least `minimum_distance` before the predicted
+    word. Ends of sentences do not count as words; unknown words do.
 
     Args:
-        model, text, vocabulary: as for `attention_columns`.
-        training_text: text, like `text`, in which pairs are counted.
-        minimum_distance: integer, 7 for "more than six positions to the left".
-            Co-occurrences are counted at each distance from this to that of
-            the oldest slot: 7 to 15 for a memory block of 15 words.
+        model, text, vocabulary: See `attention_columns`.
+        training_text: Text in which pairs are counted, given like `text`.
+        minimum_distance: Integer, 7 for "more than six positions to the left".
+            Co-occurrences are counted at each distance from this to the oldest
+            slot's: 7 to 15 for a memory block of 15 words.
 
     Returns:
         `DistantPairs`, sorted by distance and then by the ids of the words;
         may be empty.
 
     Raises:
-        ValueError: as for `attention_columns`; and if the memory does not reach
+        ValueError: See `attention_columns`; also if the memory does not reach
             `minimum_distance`, or a text has ids outside the vocabulary.
 
     Example:
@@ -553,7 +552,7 @@ def distant_pairs(
         model, tokens, starts, batch_size, end, verbose
     ):
         distances = slot_distances(model, weights.shape[-1])
-        # `argmax` takes the first of ties, so reverse to take the most recent.
+        # `argmax` returns the first maximum: reverse to find the most recent.
         slots = weights.shape[-1] - 1 - weights[:, ::-1].argmax(axis=-1)
         back = distances[slots]
         begins = starts[np.searchsorted(starts, positions, "right") - 1]
@@ -591,9 +590,8 @@ def distant_pairs(
 
 
 def plot_distant_pairs(pairs, path, title=None):
-    """Draws the mean co-occurrence frequency of `DistantPairs`, as PNG.
-
-    Tran et al. (2016), Table 3; the number of pairs is above each bar.
+    """Draws `DistantPairs.mean_counts` (Tran et al., 2016, Table 3) as a PNG
+    file, with the number of pairs above each bar.
 
     Example:
 
@@ -614,10 +612,10 @@ def plot_distant_pairs(pairs, path, title=None):
 
 
 def write_distant_pairs(pairs, path):
-    """Writes `DistantPairs` as CSV, a line per entry.
+    """Writes `DistantPairs` as a CSV file with one line per entry.
 
     The columns are `attended`, `predicted`, `distance`, `occurrences` and, for
-    each distance, `training_count_` with the distance.
+    each distance, `training_count_` followed by the distance.
 
     Example:
 
@@ -637,10 +635,11 @@ def write_distant_pairs(pairs, path):
 
 
 def write_counts_by_distance(pairs, path):
-    """Writes the mean co-occurrence frequency of `DistantPairs` as CSV.
+    """Writes mean co-occurrence frequencies (Tran et al., 2016, Table 3) as a
+    CSV file.
 
-    Tran et al. (2016), Table 3. The columns are `distance`, `pairs`, and the
-    means `count` and `count_at_any_distance`, empty if there are no pairs.
+    The columns are `distance`, `pairs`, and the means `count` and
+    `count_at_any_distance`, empty if there are no pairs.
 
     Example:
 
@@ -663,15 +662,15 @@ def write_counts_by_distance(pairs, path):
 def cooccurrence_counts(
     pairs, tokens, distances, vocabulary_size, end_of_sentence_id=0, verbose=1
 ):
-    """Counts pairs of ids `(pairs, 2)` within sentences of a text at each of
-    `distances`; returns int64 `(pairs, distances)`."""
-    # A key of two ids needs 64 bits.
+    """Counts pairs of ids `(pairs, 2)` within sentences at each of `distances`;
+    returns int64 `(pairs, distances)`."""
+    # A key made from two ids needs 64 bits.
     pairs = np.asarray(pairs, "int64").reshape(-1, 2)
     keys, place = np.unique(
         pairs[:, 0] * vocabulary_size + pairs[:, 1], return_inverse=True
     )
     counts = np.zeros((len(keys), len(distances)), "int64")
-    # Most words are in no pair, so two tables save most searches.
+    # Most words are in no pair, so two lookup tables save most searches.
     earlier = np.isin(np.arange(vocabulary_size), pairs[:, 0])
     later = np.isin(np.arange(vocabulary_size), pairs[:, 1])
     longest = int(max(distances))
@@ -690,7 +689,7 @@ def cooccurrence_counts(
         for column, distance in enumerate(distances):
             at = places[places >= distance]
             before = at - distance
-            # No sentence ends between the two words.
+            # Keep pairs in which no sentence ends between the two words.
             at = at[earlier[window[before]] & (ends[at] == ends[before])]
             key = window[at - distance] * vocabulary_size + window[at]
             row = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
