@@ -1,4 +1,4 @@
-"""Serving: exports of models to TensorFlow Serving and other engines."""
+"""Exports models to TensorFlow Serving and other engines."""
 
 from memlm_keras.serving.client import Client
 from memlm_keras.serving.client import Session

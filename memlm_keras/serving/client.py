@@ -1,4 +1,4 @@
-"""A client for language models on TensorFlow Serving, by REST or gRPC."""
+"""Client for language models on TensorFlow Serving, by REST or gRPC."""
 
 import concurrent.futures
 import contextlib
@@ -11,7 +11,7 @@ import urllib.request
 
 import numpy as np
 
-# TensorFlow Serving's name and number of the state of a ready version.
+# TensorFlow Serving's name and number for the state of a ready version.
 _READY, _READY_NUMBER = "AVAILABLE", 30
 _DTYPES = {
     "DT_BOOL": "bool",
@@ -20,43 +20,43 @@ _DTYPES = {
     "DT_INT64": "int64",
     "DT_STRING": "object",
 }
-# NumPy kinds of JSON values that are valid for each kind of dtype.
+# For each NumPy kind of dtype, the kinds of JSON values that convert to it.
 _KINDS = {"b": "b", "f": "fiu", "i": "iu"}
-# Errors raised by reading missing names or values of another type.
-_OF_OTHER_VALUES = (
+# Errors raised by reading an answer with missing names or unexpected values.
+_UNEXPECTED = (
     *(LookupError, TypeError, AttributeError, ValueError),
     *(ArithmeticError, RecursionError),
 )
-# Limits of the body of an answer, which could be endless.
+# An answer could be endless: the most bytes to read, and to read at once.
 _MOST_BYTES, _PART_BYTES = 2**30, 2**20
 _SHOWN = 100
 
 
 class Client:
-    """A client for an exported language model on TensorFlow Serving.
+    """Client for an exported language model on TensorFlow Serving.
 
-    A client sends all requests to one version of the model, because a version
-    rejects the state of another one. Below, `texts` is a string or a list of B
+    A client sends all requests to one version of the model, because other
+    versions reject its state. Below, `texts` is a string or a list of B
     strings.
 
     Args:
-        address: string, `"host:8500"` for gRPC, which needs the package
+        address: String, `"host:8500"` for gRPC, which needs the package
             `tensorflow-serving-api`, or `"http://host:8501"` for REST. gRPC
             sends large states several times as fast.
-        model: string, name of the model on the server.
-        version: integer, or `None` for the newest version now.
-        timeout: float, seconds within which an answer must be complete.
+        model: String, name of the model on the server.
+        version: Integer, or `None` for the newest version now.
+        timeout: Float, seconds within which an answer must be complete.
 
     Attributes:
-        version: integer, the version that gets the requests.
+        version: Integer, the version that gets the requests.
 
     Raises:
-        ValueError: if the model rejects a request, with its reason.
-        LookupError: if the server has no such model, version or signature.
-        ConnectionError: if the server cannot be reached, is not ready, or is
-            not TensorFlow Serving.
-        TimeoutError: if an answer is not complete within `timeout`.
-        ImportError: for gRPC, without `tensorflow-serving-api`.
+        ValueError: The model rejects a request; the message has its reason.
+        LookupError: The server lacks the model, version or signature.
+        ConnectionError: The server cannot be reached, is not ready, or is not
+            TensorFlow Serving.
+        TimeoutError: An answer is not complete within `timeout`.
+        ImportError: gRPC is used without `tensorflow-serving-api`.
 
     Example:
 
@@ -84,12 +84,13 @@ class Client:
         """Calls a signature.
 
         Args:
-            signature: string, its name.
-            **inputs: its inputs, NumPy arrays or values that convert to
-                arrays; numbers are sent as int32 and float32.
+            signature: String, name of the signature.
+            **inputs: NumPy arrays, or values that convert to arrays, by name of
+                the input; numbers are sent as int32 or float32.
 
         Returns:
-            Dict of NumPy arrays, its outputs; strings have dtype object.
+            Dict of NumPy arrays by name of the output; strings have dtype
+            object.
         """
         return self._connection.predict(
             self.version,
@@ -98,8 +99,8 @@ class Client:
         )
 
     def score(self, texts):
-        """Returns the outputs of the signature `score`, such as the
-        log-probabilities of texts and of their words, with B rows each."""
+        """Calls the signature `score`; returns its outputs, such as the
+        log-probabilities of texts and their words, with B rows each."""
         return self.call("score", text=_as_texts(texts))
 
     def next(self, texts):
@@ -111,12 +112,12 @@ class Client:
         """Generates continuations of texts.
 
         Args:
-            texts: string, or list of B strings.
-            length: integer, maximum number of words to add to each.
-            top_k: integer, the number of most probable words from which the
-                next is drawn; 1 is greedy.
-            temperature: float, divisor of the log-probabilities.
-            seed: integer; text i uses `seed + i`.
+            texts: String, or list of B strings.
+            length: Integer, maximum number of words to generate for each.
+            top_k: Integer, number of most probable words from which the next is
+                drawn; 1 is greedy.
+            temperature: Float by which log-probabilities are divided.
+            seed: Integer; text i uses `seed + i`.
 
         Returns:
             List of B strings, the continuations.
@@ -135,12 +136,11 @@ class Client:
             return list(answer["text"])
 
     def session(self, texts=""):
-        """Starts a `Session` that reads texts incrementally; it has one row if
-        `texts` is a string."""
+        """Starts a `Session` that reads texts incrementally."""
         return Session(self, texts)
 
     def _words(self, answer):
-        """Returns lists of words and log-probabilities of an answer."""
+        """Returns, for each row of an answer, pairs of word and score."""
         with self._connection.reading():
             columns = answer["top_k_words"], answer["top_k_log_probabilities"]
             return [
@@ -150,14 +150,14 @@ class Client:
 
 
 class Session:
-    """Texts that are read incrementally, with the state of the model.
+    """Texts that are read incrementally; made by `Client.session`.
 
-    Made by `Client.session`. The session sends the state with each request;
-    servers keep no state, so that any of several can answer.
+    The session sends the model's state with each request. Servers keep no
+    state, so any of several can answer.
 
     Attributes:
-        next: the most probable words after the texts, as from `Client.next`;
-            only one list if the session was started with a string.
+        next: Most probable words after the texts, as from `Client.next`; only
+            one list if the session was started with a string.
     """
 
     def __init__(self, client, texts):
@@ -166,8 +166,7 @@ class Session:
         self._update(client.call("begin", text=_as_texts(texts)))
 
     def step(self, texts):
-        """Reads further words, a string or a list of strings; returns `next`,
-        the most probable words after them."""
+        """Reads more words, a string or a list of strings; returns `next`."""
         if isinstance(texts, str) != self._one:
             raise ValueError(
                 "`texts` must be "
@@ -192,7 +191,7 @@ class Session:
 
 
 def _as_input(name, value):
-    """Converts an input to an array of a dtype of the signatures."""
+    """Converts an input to an array with a dtype that signatures have."""
     value = np.asarray(value)
     if value.dtype.kind == "f":
         return value.astype("float32")
@@ -218,15 +217,15 @@ def _as_texts(texts):
 
 
 class _Connection:
-    """Base of REST and gRPC connections, with the errors that both raise."""
+    """Base class for REST and gRPC connections, with their common errors."""
 
     @contextlib.contextmanager
     def reading(self):
-        """Context that raises `ConnectionError` if an answer has an unexpected
-        form."""
+        """Context manager that raises `ConnectionError` if reading an answer
+        fails."""
         try:
             yield
-        except _OF_OTHER_VALUES as error:
+        except _UNEXPECTED as error:
             raise self._other_server(_named(error)) from error
 
     def _other_server(self, reason):
@@ -250,7 +249,7 @@ class _Connection:
 
 
 class RestConnection(_Connection):
-    """A REST connection, such as to `"http://localhost:8501"`."""
+    """Connects by REST, such as to `"http://localhost:8501"`."""
 
     def __init__(self, address, model, timeout):
         self._address = f"{address.rstrip('/')}/v1/models/{model}"
@@ -278,7 +277,7 @@ class RestConnection(_Connection):
         with self.reading():
             answer = answer["outputs"]
             if len(outputs) == 1:
-                # The server leaves out the name of a single output.
+                # The server omits the name if there is only one output.
                 answer = dict.fromkeys(outputs, answer)
             return {
                 name: _as_output(answer[name], np.dtype(dtype))
@@ -309,7 +308,7 @@ class RestConnection(_Connection):
         return signatures[signature]
 
     def _ask(self, path, body=None):
-        """Sends a request; returns the JSON answer, complete in `timeout`."""
+        """Sends a request; returns the JSON answer within `timeout`."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self._address + path, data)
         answer = concurrent.futures.Future()
@@ -320,7 +319,7 @@ class RestConnection(_Connection):
             except BaseException as error:
                 answer.set_exception(error)
 
-        # A socket's timeout is for each part, not for the whole answer.
+        # A socket's timeout limits each part, not the whole answer.
         threading.Thread(target=ask, daemon=True).start()
         try:
             code, text = answer.result(self._timeout)
@@ -380,7 +379,7 @@ class _NoRedirection(urllib.request.HTTPRedirectHandler):
 
 
 def _as_output(value, dtype):
-    """Converts a value to an array; raises `TypeError` for another kind."""
+    """Converts a JSON value to an array; raises `TypeError` for other types."""
     array = np.array(value, "O" if dtype.kind == "O" else None)
     if dtype.kind == "O":
         right = all(isinstance(each, str) for each in array.flat)
@@ -392,7 +391,7 @@ def _as_output(value, dtype):
 
 
 class GrpcConnection(_Connection):
-    """A gRPC connection, such as to `"localhost:8500"`."""
+    """Connects by gRPC, such as to `"localhost:8500"`."""
 
     def __init__(self, address, model, timeout):
         try:

@@ -1,4 +1,4 @@
-"""Export of a model as a SavedModel or as a file, from every backend."""
+"""Exports models as SavedModels or files, from every backend."""
 
 import importlib.util
 import json
@@ -51,41 +51,42 @@ def export(
 ):
     """Exports a model as a SavedModel for TensorFlow Serving, or as a file.
 
-    The file needs neither Keras nor this package. Each request sends the state
-    of the model, and each answer returns it. `docs/how_to/formats.md` describes
-    the inputs and outputs of each format.
+    The export runs without Keras and this package. Each request sends the
+    model's state, and each answer returns it. `docs/how_to/formats.md`
+    describes the inputs and outputs in each format.
 
     Args:
         model: `memlm_keras.LanguageModel` or `Ensemble`; or, as a SavedModel
             only, `EntailmentClassifier`.
-        path: folder `saved_models/<name>`, in which the next version is
-            written, or `saved_models/<name>/<version>`; or the file or folder
-            of another format, such as `model.onnx`.
-        vocabulary: `memlm_keras.data.Vocabulary`; `None` for the model's own.
+        path: Folder `saved_models/<name>`, in which the next version is
+            written, or `saved_models/<name>/<version>`; or, in other formats,
+            a file or folder, such as `model.onnx`.
+        vocabulary: `memlm_keras.data.Vocabulary`; `None` uses the model's own.
             Optional for `"onnx"`, `"triton"` and `"litert"`.
-        top_k: integer, the number of most probable tokens to return.
-        overwrite: bool, whether to replace an earlier export of this format.
-        labels: strings, the classes of a classifier; `None` for the model's
-            own.
-        format: string, `"tf_saved_model"`, `"onnx"`, `"triton"`, `"litert"`,
-            `"web"` or `"hf"`.
-        rows: integer, rows of a step; only for `"litert"`. `None` is 1.
+        top_k: Integer, number of most probable tokens to return.
+        overwrite: Bool, whether to replace an earlier export in this format.
+        labels: Strings, names of a classifier's classes; `None` uses the
+            model's own.
+        format: `"tf_saved_model"`, `"onnx"`, `"triton"`, `"litert"`, `"web"` or
+            `"hf"`.
+        rows: Integer, number of rows in a step, only for `"litert"`; `None`
+            means 1.
         quantize: `"int8"` for int8 weights; only for `"litert"` and `"web"`.
-        max_length: integer, maximum number of tokens per row of a request.
+        max_length: Integer, maximum number of tokens in a row of a request.
         contract: `"sherpa"` or `"sherpa_offline"`; only for `"onnx"`.
-        tokens: path of the recogniser's `tokens.txt`; only with `contract`.
-        card: dict of strings and numbers for the model card of a SavedModel.
+        tokens: Path of the recognizer's `tokens.txt`; only with `contract`.
+        card: Dict of strings and numbers for the model card in a SavedModel.
 
     Returns:
-        `pathlib.Path`, the file or folder that was written.
+        `pathlib.Path` of the file or folder that was written.
 
     Raises:
-        ValueError: for an invalid argument, an option of another format, and a
-            model that the format does not support.
-        FileExistsError: if `path` exists and may not be replaced.
-        ImportError: if a package that the format needs is not installed.
-        ConnectionError: if the engine of a `"web"` page cannot be downloaded.
-        RuntimeError: if the process with another backend fails.
+        ValueError: An argument is invalid, an option belongs to another format,
+            or the format does not support the model.
+        FileExistsError: `path` exists and may not be replaced.
+        ImportError: A package that the format needs is not installed.
+        ConnectionError: The engine for a `"web"` page cannot be downloaded.
+        RuntimeError: The process with another backend fails.
 
     Example:
 
@@ -130,21 +131,20 @@ def export(
 
 
 def check_path(path, overwrite=False, format="tf_saved_model"):
-    """Returns the path that `export` would write to, without a model.
+    """Returns the path to which `export` would write, without a model.
 
     Args:
-        path, overwrite, format: as for `export`.
+        path, overwrite, format: See `export`.
 
     Returns:
         `pathlib.Path`; with the next version if `path` has none.
 
     Raises:
-        ValueError: for an unknown format, and a path without the suffix of the
-            format or with an invalid version (not below 2^63, or with a leading
-            0).
-        FileExistsError: if `path` exists, unless it is an export of this format
+        ValueError: The format is unknown, or `path` lacks its suffix or has an
+            invalid version (not below 2^63, or with a leading 0).
+        FileExistsError: `path` exists, unless it is an export in this format
             and `overwrite` is true.
-        ImportError: if a package that the format needs is not installed.
+        ImportError: A package that the format needs is not installed.
 
     Example:
 
@@ -187,7 +187,7 @@ def check_path(path, overwrite=False, format="tf_saved_model"):
 
 
 def _check_version(path, overwrite, format):
-    """Implements `check_path` for a format with folders of versions."""
+    """Checks a path in a format with folders of versions; see `check_path`."""
     for other, about in formats().items():
         if about.suffix and path.suffix == about.suffix:
             raise ValueError(
@@ -237,7 +237,7 @@ def _is_number(name):
 
 
 def _format_options(format, **options):
-    """Returns the options that are not `None`, checked for one format."""
+    """Checks the options for a format; returns those that are not `None`."""
     options = {k: value for k, value in options.items() if value is not None}
     for name, value in options.items():
         takes = [f'"{k}"' for k, v in formats().items() if name in v.options]
@@ -263,7 +263,7 @@ def _format_options(format, **options):
 
 
 def _class_labels(model, labels):
-    """Returns the checked labels of a classifier, a list."""
+    """Checks a classifier's labels; returns a list of strings."""
     if labels is None:
         labels = model.labels
     elif model.labels is not None and tuple(labels) != model.labels:
@@ -283,7 +283,7 @@ def _class_labels(model, labels):
 
 
 def _language_model_options(model, top_k, labels, max_length):
-    """Returns the checked options of a language model's signatures."""
+    """Checks the options for a language model's signatures; returns a dict."""
     if not isinstance(model, (LanguageModel, Ensemble)):
         raise ValueError(
             "`model` must be a `memlm_keras.LanguageModel`, an `Ensemble` or, "
@@ -307,7 +307,7 @@ def _language_model_options(model, top_k, labels, max_length):
 
 
 def _vocabulary_of(model, vocabulary, needed):
-    """Returns the given vocabulary or the model's own, checked."""
+    """Checks and returns `vocabulary`, or the model's own."""
     if vocabulary is None:
         vocabulary = getattr(model, "vocabulary", None)
     if vocabulary is None and not needed:
@@ -323,7 +323,7 @@ def _vocabulary_of(model, vocabulary, needed):
 
 
 def _card(model, path, options, vocabulary):
-    """Returns the facts of the model card, a dict of JSON values."""
+    """Returns the facts for the model card, a dict of JSON values."""
     facts = dict(options.get("card", {}))
     if "labels" in options:
         facts["labels"] = ", ".join(options["labels"])
@@ -348,7 +348,7 @@ def _card(model, path, options, vocabulary):
 
 
 def _as_float32(model):
-    """Returns a language model in float32; raises `ValueError` if it is
+    """Converts a language model to float32; raises `ValueError` if it is
     quantized."""
     models = models_of(model)
     for layer in (layer for one in models for layer in one.layers):
@@ -414,20 +414,20 @@ def require_zero_state(model, name):
 
 
 def _writes_here(format):
-    """Returns whether this process has the backend of a format, and traces
-    graphs that run on any server."""
+    """Returns whether this process has the format's backend, and traces graphs
+    that run on any server."""
     backend = keras.backend.backend()
     if backend != formats()[format].backend or backend == "torch":
         return backend == formats()[format].backend
     import tensorflow as tf
 
-    # With a GPU, TensorFlow traces LSTM and GRU into cuDNN operations, which a
-    # server without one cannot run.
+    # With a GPU, TensorFlow traces LSTM and GRU into cuDNN operations, which
+    # servers without a GPU cannot run.
     return not tf.config.get_visible_devices("GPU")
 
 
 def _write(model, vocabulary, options, path, format):
-    """Calls the writer of a format."""
+    """Calls a format's writer."""
     write = function_of(formats()[format].writer)
     write(model, vocabulary, options, path)
 
@@ -481,7 +481,7 @@ def _write_in_other_process(model, vocabulary, options, path, format):
 
 
 def _write_saved(model_path, vocabulary_path, options, path, format):
-    """Calls `_write` with a saved model, and its vocabulary if it has one."""
+    """Loads a model, and its vocabulary if there is one; calls `_write`."""
     # Registers the layers of other packages.
     registry.papers()
     known = pathlib.Path(vocabulary_path).exists()

@@ -1,6 +1,6 @@
-"""Loading of exported language models in their own engines.
+"""Loads exported language models in their own engines.
 
-Shapes below: B rows, T tokens, V words of the vocabulary.
+Shapes below: B rows, T tokens, V words in the vocabulary.
 """
 
 import json
@@ -14,7 +14,7 @@ from memlm_keras.data.vocabulary import Vocabulary
 from memlm_keras.files import import_package
 from memlm_keras.files import reading
 
-# A file next to the ONNX file of a `"web"` page.
+# Name of the file next to the ONNX file in the format `"web"`.
 FACTS = "model.json"
 _REMEDY = "Export the model again."
 _DTYPES = {
@@ -25,8 +25,8 @@ _DTYPES = {
 
 
 def find_exported(path):
-    """Returns the path of an exported model, or `None`: an `.onnx` or `.tflite`
-    file, or the folder of a SavedModel or of its newest version."""
+    """Finds an exported model: an `.onnx` or `.tflite` file, a SavedModel, or
+    its newest version; returns its path, or `None`."""
     path = pathlib.Path(path)
     if path.is_file() and path.suffix in (".onnx", ".tflite"):
         return path
@@ -47,25 +47,26 @@ def load(path):
     TensorFlow.
 
     Args:
-        path: path that `export` returned: an `.onnx` or `.tflite` file with
+        path: Path that `export` returned: an `.onnx` or `.tflite` file with
             one streamed step, or the folder of a SavedModel, `<name>` or
             `<name>/<version>`.
 
     Returns:
         An object with `vocabulary_size`, `end_of_sentence_id`, and
 
-        * `initial_state(rows)`, a dict of tensors;
-        * `step(token_ids, state)`, from integers `(B, T)` to natural-log
-          probabilities `(B, T, V)` of the next tokens, and the new state. A
-          SavedModel gives only the most probable words after the last token:
-          other entries are masked (`numpy.ma`). B and T are at least one;
-        * for a SavedModel, `distributions(token_ids)`, `(B, T, V)` from an
-          empty context, and `score(token_ids)`, `(B, T - 1)`.
+        * `initial_state(rows)`, which returns a dict of tensors;
+        * `step(token_ids, state)`, which reads integers `(B, T)` and returns
+          natural-log probabilities `(B, T, V)` of the next tokens, and the new
+          state. A SavedModel gives only the most probable words after the last
+          token; other entries are masked (`numpy.ma`). B and T are at least 1;
+        * with a SavedModel, `distributions(token_ids)`, which returns
+          log-probabilities `(B, T, V)` from an empty context, and
+          `score(token_ids)`, which returns the ids' own, `(B, T - 1)`.
 
     Raises:
-        FileNotFoundError: if there is no exported model at `path`.
-        ValueError: if the model is damaged or has no streamed step.
-        ImportError: if its engine is not installed.
+        FileNotFoundError: There is no exported model at `path`.
+        ValueError: The model is damaged or has no streamed step.
+        ImportError: The engine is not installed.
 
     Example:
 
@@ -87,10 +88,11 @@ def load(path):
 
 
 class OneStep:
-    """A file that reads one token per row; a subclass defines `run`."""
+    """Base class for files that read one token per row; subclasses define
+    `run`."""
 
     steps = 1
-    rows = None  # the number of rows, if it is fixed
+    rows = None  # number of rows, if fixed
     end_of_sentence_id = 0
 
     def step(self, token_ids, state):
@@ -117,7 +119,7 @@ class OneStep:
             return self.run(column, state)
         found = []
         for begin in range(0, len(column), self.rows):
-            # Missing rows are filled with copies of the last one.
+            # Fill missing rows with copies of the last one.
             places = np.arange(begin, begin + self.rows)
             places = np.minimum(places, len(column) - 1)
             own = {name: value[places] for name, value in state.items()}
@@ -131,7 +133,7 @@ class OneStep:
 
 
 class OnnxStep(OneStep):
-    """An ONNX file with named state, or in the contract `sherpa`."""
+    """ONNX file with named state, or with the contract `sherpa`."""
 
     description = "ONNX file in onnxruntime"
 
@@ -159,7 +161,7 @@ class OnnxStep(OneStep):
         self.end_of_sentence_id = int(end)
         page = path.with_name(FACTS)
         if not facts and page.is_file():
-            # The facts of a page in a browser are in a file next to it.
+            # The format `"web"` has a file instead of metadata.
             facts = json.loads(page.read_text(encoding="utf-8"))
             words = facts["vocabulary"]
             end = words["tokens"].index(words["end_of_sentence"])
@@ -172,7 +174,7 @@ class OnnxStep(OneStep):
     def initial_state(self, rows):
         state = {}
         for one in self._states:
-            # The axis of rows has a name instead of a size.
+            # The first axis has the name "rows" instead of a size.
             sizes = [rows if isinstance(n, str) else n for n in one.shape]
             if self.rows is not None:
                 sizes[0] = rows
@@ -192,7 +194,7 @@ class OnnxStep(OneStep):
 
 
 class LiteRTStep(OneStep):
-    """A LiteRT file with a fixed number of rows."""
+    """LiteRT file with a fixed number of rows."""
 
     description = "LiteRT file in its interpreter"
 
@@ -203,7 +205,7 @@ class LiteRTStep(OneStep):
             "ai-edge-litert",
         )
         with reading(path, "exported model", _REMEDY):
-            # A reference keeps the interpreter alive.
+            # The interpreter must outlive its runner.
             self._interpreter = litert.Interpreter(str(path), num_threads=1)
         if "step" not in self._interpreter.get_signature_list():
             raise ValueError(
@@ -237,14 +239,14 @@ class LiteRTStep(OneStep):
 
 
 class ServedModel:
-    """A SavedModel with the signatures of a language model."""
+    """SavedModel with a language model's signatures."""
 
     description = "SavedModel in TensorFlow"
 
     def __init__(self, path):
         tf = import_package("tensorflow", f"The SavedModel {path}")
         with reading(path, "exported model", _REMEDY):
-            # A reference keeps its variables alive.
+            # The signatures do not keep the variables alive.
             self._loaded = tf.saved_model.load(str(path))
         self._signatures = self._loaded.signatures
         if "score_ids" not in self._signatures:

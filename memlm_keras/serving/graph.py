@@ -1,4 +1,4 @@
-"""TensorFlow graphs of a model, on the TensorFlow backend only.
+"""Builds TensorFlow graphs from models, on the TensorFlow backend only.
 
 Shapes below: B batch, T time, V vocabulary, k most probable tokens.
 """
@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from memlm_keras.models.ensemble import models_of
 
-# Maximum number of logits of a segment: 128 MiB in float32, twice in memory.
+# Largest number of logits in a segment: 128 MiB in float32, twice in memory.
 LOGITS = 2**25
-# Maximum number of steps of a segment.
+# Largest number of steps in a segment.
 STEPS = 128
 # Rows are scored up to a multiple of this number of steps: fewer segments save
 # more time than the steps after the end of a row cost.
@@ -34,18 +34,18 @@ def trace(signatures, inputs):
 
 # === Checks of requests ===
 #
-# A server checks only the types of a request, so the graph checks the shapes.
-# `PlaceholderWithDefault` hides the shape of a signature, because TensorFlow
-# would otherwise remove the checks. A valid request computes one condition;
-# a function that is not inlined finds the error of an invalid one.
+# A server checks only the dtypes in a request, so the graph checks the shapes.
+# `PlaceholderWithDefault` hides the signature's shapes, because otherwise
+# TensorFlow would remove the checks. For a valid request, one condition is
+# computed; for an invalid one, a function that is not inlined finds the error.
 
 
 class Input(NamedTuple):
-    """An input of a signature, and its required shape and conditions.
+    """Input of a signature, with its required shape and conditions.
 
-    `sizes` follow the rows, with `None` for the time. `conditions` are
-    functions from this `Input`, a tensor of any shape, and the time of the
-    request to a `Condition`.
+    `sizes` are the axes after the rows, with `None` for the time. `conditions`
+    are functions that take this `Input`, a tensor of any shape and the
+    request's time, and return a `Condition`.
     """
 
     name: str
@@ -60,8 +60,8 @@ class Input(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """A boolean scalar, the message if it is false, and a function that returns
-    the received tensor for the message, or `None`."""
+    """Boolean scalar, error message if it is false, and `None` or a function
+    that returns the received tensor for the message."""
 
     holds: tf.Tensor
     message: str
@@ -69,14 +69,14 @@ class Condition(NamedTuple):
 
 
 def require(condition, tensors):
-    """Returns copies of tensors, ragged or not, whose computation fails unless
-    a `Condition` holds."""
+    """Returns copies of tensors, ragged or not; computing them fails unless the
+    `Condition` holds."""
     return _guarded(condition.holds, lambda: _assert(condition), tensors)
 
 
 def _guarded(holds, refuse, tensors):
-    """Returns copies of tensors that depend on `refuse()` unless a scalar is
-    true."""
+    """Returns copies of tensors; computing them calls `refuse()` unless the
+    scalar `holds` is true."""
 
     def stop():
         refuse()
@@ -100,9 +100,8 @@ def _assert(condition):
 
 
 def require_inputs(*inputs):
-    """Returns copies of `Input`s, a dict by name, whose computation fails
-    unless all are valid and have the rows of the first; their shapes are
-    static."""
+    """Returns a dict of copies of `Input`s, with static shapes; computing them
+    fails unless all are valid and have as many rows as the first."""
     hidden = [
         tf.raw_ops.PlaceholderWithDefault(
             input=one.tensor, shape=tf.TensorShape(None)
@@ -181,13 +180,13 @@ def _right_sizes(one, tensor, time):
 
 
 def all_hold(holds):
-    # With a known rank, TensorFlow need not compute the axes to reduce.
+    # With a known rank, the graph need not compute the axes to reduce.
     return tf.reduce_all(tf.reshape(holds, [-1]))
 
 
 def in_range(least, most=None, unit=""):
-    """Returns a function for `Input.conditions` that checks integers; `most`
-    is an integer, `None`, or a function of the time, described by `unit`."""
+    """Returns a function for `Input.conditions` that checks integers; `most` is
+    an integer, `None`, or a function of the time that `unit` describes."""
 
     def make(one, tensor, time):
         message = f"`{one.name}` must be at least {least}"
@@ -207,7 +206,7 @@ def in_range(least, most=None, unit=""):
 
 
 def require_words(name, ids):
-    """Returns a copy of ragged ids that fails if a row is empty."""
+    """Returns a copy of ragged ids; computing it fails if a row is empty."""
     message = f"`{name}` must hold at least one word in each row"
     return require(
         Condition(tf.reduce_all(ids.row_lengths() > 0), message), ids
@@ -218,8 +217,8 @@ def require_words(name, ids):
 
 
 class RowReader:
-    """Reads rows, sorted by length, in segments that end with the shortest
-    remaining row, so that no padding is computed."""
+    """Reads rows, sorted by length, in segments that end where the shortest
+    remaining row ends, so that padding is not computed."""
 
     def __init__(self, model, state):
         self.model = model
@@ -241,21 +240,21 @@ class RowReader:
         )
 
     def _step(self, token_ids, state):
-        """Returns log-probabilities float32 `(B, T, V)` after each id of
-        `(B, T)`, and the new state."""
+        """Reads ids `(B, T)`; returns log-probabilities float32 `(B, T, V)`
+        after each, and the new state."""
         logits, state = self.model.backbone.step(token_ids, state)
         return tf.nn.log_softmax(tf.cast(logits, tf.float32)), self._kept(state)
 
     def _step_once(self, token_ids, state):
-        """Returns log-probabilities float32 `(B, V)` after ids `(B, 1)`, and
+        """Reads ids `(B, 1)`; returns log-probabilities float32 `(B, V)` and
         the new state."""
         return self._if_one_row(
             token_ids, state, lambda: self._once(None, token_ids, state)
         )
 
     def _if_one_row(self, token_ids, state, otherwise):
-        # Most requests have one token of one row. With static sizes, no
-        # operator has to compute them.
+        # Most requests have one row with one token. If sizes are static, no
+        # operators compute them.
         return tf.cond(
             tf.size(token_ids) == 1,
             lambda: self._once(1, token_ids, state),
@@ -274,7 +273,7 @@ class RowReader:
         return log_probabilities[:, 0], state
 
     def _kept(self, state):
-        """Returns a new state with the dtypes and shapes of the old one."""
+        """Gives a new state the dtypes and shapes of the old one."""
         return {
             name: with_shape(
                 tf.cast(value, self.state[name].dtype), self.state[name].shape
@@ -283,14 +282,14 @@ class RowReader:
         }
 
     def _read(self, token_ids, length, state):
-        """Returns log-probabilities float32 `(B, V)` after the first `length`
-        `(B,)` of ids `(B, T)`, at least 1, and the new state."""
+        """Reads the first `length` `(B,)`, at least 1, of ids `(B, T)`; returns
+        log-probabilities float32 `(B, V)` and the new state."""
 
         def read(token_ids, rows, steps, state):
             before = tf.nest.map_structure(lambda value: value[:rows], state)
-            # TensorFlow removes the unused logits from the graph.
+            # TensorFlow removes unused logits from the graph.
             _, after = self.model.backbone.step(token_ids[:rows, steps], before)
-            # Ended rows keep their state.
+            # Rows that have ended keep their state.
             return tf.nest.map_structure(
                 lambda new, old: tf.concat([new, old[rows:]], axis=0),
                 self._kept(after),
@@ -298,8 +297,8 @@ class RowReader:
             )
 
         def read_all():
-            # The last tokens of all rows are read together: the projection to
-            # the vocabulary takes as long for one row as for several.
+            # Read the last tokens of all rows together: projecting one row to
+            # the vocabulary takes as much time as projecting several.
             before = self._in_segments(
                 read, length - 1, token_ids, state, self.state, lambda _: STEPS
             )
@@ -309,16 +308,16 @@ class RowReader:
         return self._if_one_row(token_ids, state, read_all)
 
     def _score(self, token_ids, targets, length, state):
-        """Returns log-probabilities float32 `(B, T)` of the first `length`
-        `(B,)` of targets `(B, T)`, and zeros after them."""
+        """Scores targets `(B, T)` in the first `length` `(B,)` steps; returns
+        log-probabilities float32 `(B, T)`, with zeros after these steps."""
         rows, time = tf.unstack(tf.shape(token_ids))
 
         def read(inputs, rows, steps, carried):
             token_ids, targets = inputs
             scores, state = carried
             before = tf.nest.map_structure(lambda value: value[:rows], state)
-            # `Backbone.score` takes 1.3 times as long, because TensorFlow's
-            # loss always computes its gradient.
+            # `Backbone.score` takes 1.3 times as long: TensorFlow's loss always
+            # computes its gradient.
             new, after = self.step(token_ids[:rows, steps], before)
             new = tf.gather(new, targets[:rows, steps], batch_dims=2)
             ended = tf.shape(scores)[0] - rows
@@ -342,8 +341,8 @@ class RowReader:
     def _in_segments(
         self, read, length, inputs, carried, specification, most_steps
     ):
-        """Calls `read(inputs, rows, steps, carried)` for segments of the
-        remaining `rows`, the longest first; returns `carried`."""
+        """Calls `read(inputs, rows, steps, carried)` for each segment of the
+        remaining `rows`, longest first; returns `carried`."""
         order = tf.argsort(length, direction="DESCENDING")
         inputs, length, carried = _gather((inputs, length, carried), order)
 
@@ -379,7 +378,7 @@ def _gather(tensors, order):
 
 def generate(reader, log_probabilities, state, options, end, most):
     """Generates tokens; returns ids and log-probabilities `(B, longest)`,
-    padded with the end id and 0, and lengths including the end, `(B,)`."""
+    padded with the end id and 0, and lengths `(B,)` including the end."""
     chances = tf.map_fn(
         lambda seed: tf.random.stateless_uniform((most["length"],), [seed, 0]),
         options["seed"],
@@ -430,7 +429,7 @@ def generate(reader, log_probabilities, state, options, end, most):
 
 
 def _draw(values, options, chance):
-    """Draws places `(B,)` in sorted log-probabilities `(B, k)` from random
+    """Draws indices `(B,)` into sorted log-probabilities `(B, k)`, given random
     numbers `chance` `(B,)` in [0, 1)."""
     places = tf.range(tf.shape(values)[1])
     allowed = places < options["top_k"][:, None]
@@ -443,11 +442,11 @@ def _draw(values, options, chance):
     return tf.minimum(place, options["top_k"] - 1)
 
 
-# === One step, for ONNX and LiteRT ===
+# === Single-step function for ONNX and LiteRT ===
 
 
 class StreamedStep:
-    """One step of a language model in float32, with named state."""
+    """Single-step function of a float32 language model, with named states."""
 
     def __init__(self, model):
         self.model = model
@@ -455,7 +454,7 @@ class StreamedStep:
             name: keras.ops.convert_to_numpy(value)[0]
             for name, value in model.initial_state(1).items()
         }
-        # Empty tensors, such as the window of a pointer to one word, are not
+        # Empty states, such as the window of a pointer to one word, are not
         # inputs.
         self.initial = {
             name: value for name, value in state.items() if value.size
@@ -466,7 +465,7 @@ class StreamedStep:
         }
 
     def __call__(self, token_ids, state):
-        """Returns float32 log-probabilities `(B, V)` after ids `(B, 1)`, and
+        """Reads ids `(B, 1)`; returns log-probabilities float32 `(B, V)` and
         the new state."""
         token_ids = tf.cast(token_ids, tf.int32)
         empty = self.model.initial_state(tf.shape(token_ids)[0])
@@ -477,7 +476,7 @@ class StreamedStep:
         }
 
     def attend(self, token_ids, state):
-        """Returns float32 attention weights `(B, memory)` at ids `(B, 1)`, the
+        """Returns attention weights float32 `(B, memory)` after ids `(B, 1)`,
         oldest slot first; `None` if the model does not attend."""
         if self.model.attending is None:
             return None
@@ -503,7 +502,8 @@ def recurrent_layers(model):
 
 @contextlib.contextmanager
 def set_on_layers(layers, attributes):
-    """Context in which each layer has the attributes `attributes(layer)`."""
+    """Context manager that sets the attributes `attributes(layer)` of each
+    layer."""
     with contextlib.ExitStack() as stack:
         for layer in layers:
             for name, value in attributes(layer).items():

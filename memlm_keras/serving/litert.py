@@ -1,4 +1,4 @@
-"""Export of one streamed step to LiteRT, on the TensorFlow backend only."""
+"""Exports one streamed step to LiteRT, on the TensorFlow backend only."""
 
 import pathlib
 import tempfile
@@ -6,14 +6,14 @@ import zipfile
 
 import tensorflow as tf
 
-# The error of `convert`, which has no public name.
+# TensorFlow has no public name for the converter's error.
 from tensorflow.lite.python.convert_phase import ConverterError
 from tensorflow.lite.tools import flatbuffer_utils
 
 from memlm_keras.serving.graph import StreamedStep
 from memlm_keras.serving.graph import without_loops
 
-# The name of the only signature of a file.
+# Name of the file's only signature.
 SIGNATURE = "step"
 
 
@@ -40,8 +40,8 @@ def trace(model, options):
         log_probabilities, state = read(token_ids, state)
         seen = set()
         for name, value in state.items():
-            # A tensor has one name, so a state that is also an input or another
-            # state is copied, with an operator that the converter keeps.
+            # Each tensor has only one name: copy a state that is also an input
+            # or another state, with an operator that the converter keeps.
             source = value.op.inputs[0]
             if source.op.type == "Placeholder" or source.ref() in seen:
                 state[name] = tf.maximum(value, value)
@@ -65,8 +65,8 @@ def trace(model, options):
 
 
 def convert(function, quantize=None):
-    """Converts a concrete function to the bytes of a LiteRT file; raises
-    `ValueError` if LiteRT has no built-in operator for it."""
+    """Converts a concrete function to a LiteRT file, as bytes; raises
+    `ValueError` if LiteRT lacks a built-in operator."""
     module = tf.Module()
     module.weights = function.variables
     with tempfile.TemporaryDirectory() as folder:
@@ -90,8 +90,8 @@ def convert(function, quantize=None):
 
 
 def _with_names(content):
-    """Returns a file whose tensors have the names in the signature, because
-    some engines ignore signatures; the names of new states get `next_`."""
+    """Names the tensors in a file after the signature, which some engines
+    ignore; adds `next_` to the names of new states."""
     file = flatbuffer_utils.convert_bytearray_to_object(content)
     (signature,), tensors = file.signatureDefs, file.subgraphs[0].tensors
     for one in signature.inputs:

@@ -1,4 +1,4 @@
-"""Export to ONNX and Triton, on the TensorFlow backend only.
+"""Exports to ONNX and Triton, on the TensorFlow backend only.
 
 Shapes below: B batch, T time, V vocabulary; N rows in sherpa-onnx.
 """
@@ -18,13 +18,13 @@ from memlm_keras.serving.graph import recurrent_layers
 from memlm_keras.serving.graph import set_on_layers
 from memlm_keras.serving.graph import without_loops
 
-# The newest version that tf2onnx fully supports, of 2022.
+# The newest version that tf2onnx fully supports.
 _OPSET = 17
 
 
 def write(model, vocabulary, options, path):
-    """Writes a float32 language model as an ONNX file, with the contract in
-    `options` if given; returns the contract."""
+    """Writes a float32 language model as an ONNX file; returns the contract,
+    which `options` names."""
     contract = CONTRACTS[options.get("contract")](model, vocabulary)
     with contextlib.nullcontext() if contract.loops else without_loops(model):
         written = convert(model, contract, contract.specification)
@@ -33,7 +33,7 @@ def write(model, vocabulary, options, path):
         value.type.tensor_type.shape.dim[axis].dim_param = "rows"
     for name, value in contract.facts().items():
         if not isinstance(value, str):
-            # C++ programs may search the text without a JSON parser.
+            # C++ programs may search the text instead of parsing the JSON.
             value = json.dumps(value, ensure_ascii=False)
         written.metadata_props.add(key=name, value=value)
     with open(path, "wb") as file:
@@ -84,11 +84,11 @@ def convert(model, function, specification):
 
 
 class NamedState:
-    """A step from ids and named states to log-probabilities and new states,
-    named `next_<name>`."""
+    """Step with named states; returns log-probabilities and new states, named
+    `next_<name>`."""
 
     ids = "token_ids"
-    # The axis of the rows, for tensors in which it is not the first.
+    # The axis of the rows in tensors where it is not the first.
     rows = {}
     # Whether the graph reads more than one step.
     loops = False
@@ -103,11 +103,11 @@ class NamedState:
         ]
 
     def state_specification(self):
-        """Returns the named `tf.TensorSpec`s of the states, a list."""
+        """Returns a list of named `tf.TensorSpec`s for the states."""
         return list(self.streamed.specification.values())
 
     def facts(self):
-        """Returns the metadata of the file, a dict of plain values."""
+        """Returns the file's metadata, a dict of plain values."""
         facts = {
             "vocabulary_size": self.model.vocabulary_size,
             "initial_state": {
@@ -126,15 +126,14 @@ class NamedState:
 
     def __call__(self, token_ids, *state):
         log_probabilities, new = self.streamed(
-            _some_rows(token_ids),
-            dict(zip(self.streamed.specification, state)),
+            _some_rows(token_ids), dict(zip(self.streamed.specification, state))
         )
         new = {f"next_{name}": value for name, value in new.items()}
         return {"log_probabilities": log_probabilities, **new}
 
 
 class ColumnState(NamedState):
-    """A `NamedState` whose states have at least two axes, for Triton."""
+    """`NamedState` whose states have at least two axes, for Triton."""
 
     def state_specification(self):
         return [
@@ -157,7 +156,7 @@ class ColumnState(NamedState):
 
 
 class SherpaOnline(NamedState):
-    """A step with the inputs of sherpa-onnx's online language models."""
+    """Step with the inputs of sherpa-onnx's online language models."""
 
     ids = "x"
     rows = {name: 1 for name in ("h", "c", "next_h", "next_c")}
@@ -205,7 +204,7 @@ class SherpaOnline(NamedState):
 
 
 class SherpaOffline(NamedState):
-    """A function of whole texts, without state, for sherpa-onnx's rescoring."""
+    """Scores whole texts, without state, for sherpa-onnx's rescoring."""
 
     loops = True
 
@@ -221,13 +220,13 @@ class SherpaOffline(NamedState):
         return {"model_type": "rnnlm", **_ids_of(self)}
 
     def __call__(self, x, x_lens):
-        """Scores int64 ids `(N, T)` with lengths `(N,)`, from an empty context
-        and with the end of each text."""
+        """Scores int64 ids `(N, T)` with lengths `(N,)` and their ends, from an
+        empty context."""
         end = self.vocabulary.end_of_sentence_id
         x = _some_rows(x)
         lengths = tf.cast(x_lens, tf.int32)[:, None]
         places = tf.range(tf.shape(x)[1] + 1)[None]
-        # The padding of a text may be an invalid id.
+        # Padding may be an invalid id.
         words = tf.where(places[:, :-1] < lengths, tf.cast(x, tf.int32), end)
         ends = tf.fill((tf.shape(x)[0], 1), end)
         scores, _ = self.model.backbone.score(
@@ -238,10 +237,10 @@ class SherpaOffline(NamedState):
 
 
 def _some_rows(token_ids):
-    """Returns the ids; without rows, `gather` raises an error, while
-    onnxruntime's LSTM would crash."""
+    """Returns the ids; raises an error without rows, with which onnxruntime's
+    LSTM would crash."""
     first = tf.gather(token_ids, 0)
-    # Keeps `gather` in the graph: no id is negative, so none changes.
+    # Changes no id, as none is negative, but keeps `gather` in the graph.
     return tf.maximum(token_ids, tf.minimum(first, 0))
 
 
@@ -265,10 +264,10 @@ CONTRACTS = {
 # === Keras' LSTM and GRU as ONNX's operators ===
 #
 # While a model is traced, such a layer is a placeholder operator in the
-# TensorFlow graph, which the converter replaces. Layers of other kinds or with
-# other activations are traced as usual.
+# TensorFlow graph, which the converter replaces. Other layers, and LSTM or GRU
+# with other activations, are traced as usual.
 
-# ONNX's operator of a cell, and ONNX's order of Keras' gates.
+# ONNX's operator for each cell, and the indices of Keras' gates in its order.
 _OPERATORS = {
     keras.layers.LSTMCell: ("LSTM", (0, 3, 1, 2)),
     keras.layers.GRUCell: ("GRU", (0, 1, 2)),
@@ -287,7 +286,7 @@ def native_recurrence(model):
             and cell.activation is keras.activations.tanh
             and cell.recurrent_activation is keras.activations.sigmoid
         ):
-            # Otherwise Keras would trace the layer in a loop of its own.
+            # With `unroll`, Keras does not trace the layer in a loop.
             return {"call": _call(layer), "unroll": True}
         return {}
 
@@ -295,7 +294,7 @@ def native_recurrence(model):
 
 
 def _call(layer):
-    """Returns a `call` of a layer that traces one placeholder operator."""
+    """Returns a `call` method for a layer that traces one placeholder."""
     operator, _ = _OPERATORS[type(layer.cell)]
     units = layer.cell.units
     weights = onnx_weights(layer.cell)
@@ -303,7 +302,7 @@ def _call(layer):
     def call(sequences, initial_state=None, mask=None, training=False):
         if initial_state is None:
             initial_state = layer.get_initial_state(tf.shape(sequences)[0])
-        # ONNX's first axis is time; it also has an axis for two directions.
+        # ONNX's first axis is time; another one is for directions.
         outputs, *states = tf.raw_ops.PyFunc(
             input=[
                 tf.transpose(sequences, (1, 0, 2)),
@@ -324,9 +323,8 @@ def _call(layer):
 
 
 def onnx_weights(cell):
-    """Returns the weights of a built LSTM or GRU cell for ONNX: kernel `(1,
-    gates * units, features)`, recurrent kernel, biases `(1, 2 * gates *
-    units)`."""
+    """Converts a built LSTM or GRU cell's weights to ONNX: kernel `(1, gates *
+    units, features)`, recurrent kernel, biases `(1, 2 * gates * units)`."""
     _, order = _OPERATORS[type(cell)]
 
     def ordered(weight):
@@ -345,13 +343,13 @@ def onnx_weights(cell):
 
 
 def _replace(context, node, name, arguments):
-    """Replaces the placeholder of a layer by ONNX's operator."""
+    """Replaces a layer's placeholder by ONNX's operator."""
     operator, after = node.get_attr_str("token").split()
     attributes = {"hidden_size": context.get_shape(node.input[2])[2]}
     if operator == "GRU":
         attributes["linear_before_reset"] = int(after)
     features, kernel, recurrent_kernel, biases, *states = node.input
-    # All rows have the same length, so the input of lengths is empty.
+    # All rows have the same length, so the input for lengths is empty.
     inputs = [features, kernel, recurrent_kernel, biases, "", *states]
     _put(context, node, operator, inputs, attributes)
 
@@ -373,12 +371,12 @@ def _put(context, node, operator, inputs, attributes=None):
     context.make_node(operator, inputs, attr=attributes, **place)
 
 
-# === Models for Triton, which keeps their state ===
+# === Triton, which keeps the state of models ===
 
 _TYPES = {"float32": "TYPE_FP32", "int32": "TYPE_INT32", "int64": "TYPE_INT64"}
 _ROWS = 64
 _LABELS = "tokens.txt"
-# Ten minutes: by default, Triton forgets a sequence after one second.
+# Ten minutes; Triton's default drops a sequence after one second.
 _IDLE_MICROSECONDS = 600_000_000
 
 _CONFIG = """\
@@ -414,8 +412,8 @@ _STATE = """\
 
 
 def write_triton(model, vocabulary, options, path):
-    """Writes a model for a Triton model repository; the tokens of the
-    vocabulary, if any, are the labels of the output."""
+    """Writes a model for a Triton model repository, with the vocabulary's
+    tokens, if any, as labels of the output."""
     path = pathlib.Path(path)
     path.joinpath("1").mkdir(parents=True)
     contract = write(
@@ -442,8 +440,8 @@ def write_triton(model, vocabulary, options, path):
 
 
 def _state(specification, initial, folder):
-    """Returns the configuration of a state; writes its initial value unless it
-    is zero."""
+    """Returns the configuration for a state; writes its initial value unless
+    zero."""
     data = "zero_data: true"
     if initial.any():
         folder.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Export of SavedModels with signatures, on the TensorFlow backend only.
+"""Exports SavedModels with signatures, on the TensorFlow backend only.
 
 Shapes below: B batch, T time, V vocabulary, k most probable tokens, C labels.
 """
@@ -28,9 +28,9 @@ FINGERPRINT = "fingerprint"
 WARM_UP = "tf_serving_warmup_requests"
 # Number of words in an example request.
 _WORDS = 3
-# How often a server sends itself each request to warm up.
+# How often a server runs each request to warm up.
 _TURNS = 3
-# Maximum bytes of an example request.
+# Largest size of an example request in bytes.
 _LARGEST_EXAMPLE = 2**20
 _PAGE = """\
 # {title}
@@ -69,8 +69,8 @@ _FLOATS = tf.TensorSpec((None,), tf.float32)
 
 
 def write(model, vocabulary, options, path):
-    """Writes a SavedModel; `options` are the arguments of its signatures, and
-    the model card's facts, the dict `card`."""
+    """Writes a SavedModel; `options` are arguments of its signatures, and the
+    dict `card` with facts for the model card."""
     options = dict(options)
     card = options.pop("card")
     kind = LanguageModelSignatures
@@ -78,8 +78,8 @@ def write(model, vocabulary, options, path):
         kind = EntailmentSignatures
     signatures = kind(model, vocabulary, **options)
     functions = signatures.concrete_functions()
-    # The module does not track the model, whose state carried from batch to
-    # batch would be shared by all requests.
+    # The module does not track the model: requests would share the state that
+    # it carries from batch to batch.
     module = tf.Module()
     module.words = signatures.words.resources
     module.weights = functions["serving_default"].variables
@@ -100,7 +100,7 @@ def write(model, vocabulary, options, path):
 
 
 class LanguageModelSignatures:
-    """The signatures of a served language model, one method each."""
+    """Signatures of a served language model, one method each."""
 
     def __init__(self, model, vocabulary, top_k, max_length):
         self.model = model
@@ -141,7 +141,7 @@ class LanguageModelSignatures:
         )
 
     def serving_default(self, token_ids):
-        """Returns next-token distributions after each of `(B, T)` ids."""
+        """Returns next-token distributions after each of the ids `(B, T)`."""
         token_ids = require_inputs(
             Input("token_ids", token_ids, (None,), (self._in_vocabulary,))
         )["token_ids"]
@@ -181,7 +181,7 @@ class LanguageModelSignatures:
         }
 
     def initial_state(self, rows):
-        """Returns the state before the first token, with the size of `rows`."""
+        """Returns the state before the first token, for `(B,)` rows."""
         rows = require_inputs(Input("rows", rows))["rows"]
         state = self.model.initial_state(tf.shape(rows)[0])
         return self.state.to_request(state)
@@ -195,14 +195,14 @@ class LanguageModelSignatures:
         return self._most_probable(self._begun(text)[0])
 
     def step(self, token_ids, length, **state):
-        """Reads on with `(B, T)` ids; returns the most probable next tokens and
-        the new state."""
+        """Continues a state with ids `(B, T)`; returns the most probable next
+        tokens and the new state."""
         token_ids, length, state = self._valid_ids(token_ids, length, state)
         return self._read_on(token_ids, length, state)
 
     def step_words(self, text, **state):
-        """Reads on with texts `(B,)`; returns the most probable next tokens and
-        the new state."""
+        """Continues a state with texts `(B,)`; returns the most probable next
+        tokens and the new state."""
         checked = require_inputs(Input("text", text), *self.state.inputs(state))
         _, ids = self._encoded(checked.pop("text"))
         ids = require_words("text", ids)
@@ -245,8 +245,8 @@ class LanguageModelSignatures:
         }
 
     def _begin(self, text):
-        """Returns log-probabilities `(B, V)` and state after an end of a
-        sentence and texts."""
+        """Reads texts after an end-of-sentence token; returns log-probabilities
+        `(B, V)` and the state."""
         _, ids = self._encoded(text)
         end = tf.fill((ids.nrows(out_type=tf.int32), 1), self.end)
         return self.reader.read(
@@ -274,7 +274,8 @@ class LanguageModelSignatures:
         }
 
     def _encode(self, text):
-        """Returns ragged tokens and ids of texts, checked for `max_length`."""
+        """Encodes texts of at most `max_length`; returns ragged tokens and
+        ids."""
         text = require_inputs(Input("text", text))["text"]
         tokens = self.words.tokenize(text)
         counts = tokens.row_lengths()
@@ -312,13 +313,13 @@ class LanguageModelSignatures:
         return require(known, ids), length, checked
 
     def _in_vocabulary(self, one, token_ids, time):
-        # Keras would read a negative id as an index from the end.
+        # Keras would use a negative id as an index from the end.
         most = len(self.vocabulary) - 1
         return in_range(0, most)(one, token_ids, time)
 
 
 class EntailmentSignatures:
-    """The signature of a served `memlm_keras.EntailmentClassifier`."""
+    """Signature of a served `memlm_keras.EntailmentClassifier`."""
 
     def __init__(self, model, vocabulary, labels):
         self.model = model
@@ -332,8 +333,8 @@ class EntailmentSignatures:
         )
 
     def serving_default(self, premise, hypothesis):
-        """Returns the most probable label and the probabilities of pairs of
-        texts."""
+        """Classifies pairs of texts; returns most probable labels and
+        probabilities."""
         checked = require_inputs(
             Input("premise", premise), Input("hypothesis", hypothesis)
         )
@@ -366,7 +367,7 @@ def _lengths(ids):
 
 
 class ServedState:
-    """Converts a language model's state from and to requests."""
+    """Converts a language model's state to and from requests."""
 
     def __init__(self, model, vocabulary):
         self.model = model
@@ -386,13 +387,13 @@ class ServedState:
         self.fingerprint = fingerprint(model, vocabulary, self.own)
 
     def inputs(self, received):
-        """Yields the `Input`s of a state in a request; the fingerprint is
-        checked first."""
+        """Yields an `Input` for each tensor of a state in a request, first the
+        fingerprint."""
         known = received[FINGERPRINT]
         yield Input(FINGERPRINT, known, (), (self._is_own,))
         for name, one in self.own.items():
             if name in self.specification:
-                # Integers are token ids, or a count per row.
+                # States of integers are token ids, or one count per row.
                 is_ids = len(one.shape) > 1
                 most = self.model.vocabulary_size - 1 if is_ids else None
                 right = in_range(0, most)
@@ -419,7 +420,7 @@ class ServedState:
         )
 
     def from_request(self, checked, rows):
-        """Returns the model's state from the checked tensors of a request."""
+        """Converts checked tensors in a request to the model's state."""
         return {
             name: tf.cast(checked[name], one.dtype)
             if name in checked
@@ -428,7 +429,7 @@ class ServedState:
         }
 
     def to_request(self, state):
-        """Returns the tensors of a request from a state of the model."""
+        """Converts the model's state to tensors for an answer."""
         carried = {
             name: tf.cast(state[name], one.dtype)
             for name, one in self.specification.items()
@@ -439,8 +440,8 @@ class ServedState:
 
 
 def fingerprint(model, vocabulary, state):
-    """Computes a number from 1 to 2^31 - 1 from weights, words and shapes, by
-    which a model rejects the state of another; it is never zero."""
+    """Computes a number from 1 to 2^31 - 1 from weights, words and shapes, with
+    which a model rejects another model's state."""
     digest = hashlib.sha256(vocabulary.fingerprint.encode())
     digest.update(repr(sorted(state.items())).encode())
     for part in models_of(model):
@@ -456,8 +457,8 @@ def fingerprint(model, vocabulary, state):
 
 
 def example_requests(functions, vocabulary, max_length):
-    """Returns an example request with one row for each signature: dicts of
-    tensors by the signature's name."""
+    """Returns a dict from each signature's name to an example request with one
+    row, a dict of tensors."""
     words = list(itertools.islice(_plain_words(vocabulary), _WORDS)) or [
         vocabulary.tokens[vocabulary.unknown_id]
     ]
@@ -493,7 +494,7 @@ def _inputs(function):
 
 
 def _plain_words(vocabulary):
-    """Yields words that are encoded as themselves, alphabetic ones first."""
+    """Yields words that are encoded as one token, alphabetic ones first."""
     special = (vocabulary.unknown_id, vocabulary.end_of_sentence_id)
     tokens = list(enumerate(vocabulary.tokens))
     for index, token in sorted(tokens, key=lambda item: not item[1].isalpha()):
@@ -502,7 +503,7 @@ def _plain_words(vocabulary):
 
 
 def _write_warm_up(requests, path):
-    """Writes the requests with which a server warms up, records of
+    """Writes requests with which a server warms up, as records of
     `tensorflow_serving.apis.prediction_log_pb2.PredictionLog`."""
     with tf.io.TFRecordWriter(str(path)) as file:
         for name, request in [*requests.items(), *_smaller(requests)]:
@@ -518,7 +519,7 @@ def _write_warm_up(requests, path):
 
 
 def _smaller(requests):
-    """Yields requests of one token, for which the graph has other operators."""
+    """Yields requests with one token, which run other operators."""
     for name, request in requests.items():
         if "token_ids" in request and "length" in request:
             ids, length = request["token_ids"][:, :1], request["length"][:1]
@@ -529,7 +530,7 @@ def _smaller(requests):
 
 
 def _field(number, content):
-    """Encodes a field of a protocol buffer whose content is bytes."""
+    """Encodes a protocol buffer's field whose content is bytes."""
     size, length = len(content), b""
     while size > 127:
         length += bytes([128 | size % 128])
