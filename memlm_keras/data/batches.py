@@ -14,10 +14,10 @@ _CHUNK = 1 << 20
 
 
 class EpochBatches(keras.utils.PyDataset):
-    """Base class of batches that can start at any batch of any epoch.
+    """Base class for batches that can start at any batch of any epoch.
 
-    Subclasses set `batches_per_epoch` and implement `_batch`. A corpus sets
-    `vocabulary`; a model with another vocabulary refuses the batches.
+    Subclasses set `batches_per_epoch` and implement `_batch`. Corpora set
+    `vocabulary`; models with another vocabulary reject the batches.
     """
 
     vocabulary = None
@@ -50,13 +50,13 @@ class EpochBatches(keras.utils.PyDataset):
         return self._batch(index + self.start_batch)
 
     def start_at(self, epoch, batch=0):
-        """Moves to a batch of an epoch, from which `fit` continues.
+        """Makes `fit` continue at batch `batch` of epoch `epoch`.
 
-        Item `i` is then batch `batch + i` of the epoch. In later epochs, the
-        `fit` of this package's models moves to the first batch itself.
+        Item `i` is then batch `batch + i` of the epoch. The `fit` method of
+        this package's models begins later epochs at their first batch.
 
         Raises:
-            ValueError: There is no such epoch or batch.
+            ValueError: `epoch` or `batch` is out of range.
         """
         if epoch < 0:
             raise ValueError(
@@ -74,13 +74,13 @@ class EpochBatches(keras.utils.PyDataset):
             self._shuffle(np.random.default_rng([self.seed, epoch]))
 
     def _shuffle(self, generator):
-        """Draws the order of an epoch."""
+        """Draws the order of the batches or rows in an epoch."""
 
 
 class TokenBatches(EpochBatches):
-    """Base class of batches whose rows are parts of a text.
+    """Base class for batches whose rows are spans of a text.
 
-    A corpus sets `document_starts`, the offsets at which documents begin, even
+    Corpora set `document_starts`, the offsets at which documents begin, even
     if the state is carried from one document to the next.
     """
 
@@ -100,18 +100,18 @@ class TokenBatches(EpochBatches):
     @property
     def largest_id(self):
         """Largest token id, including the end of a sentence."""
-        return self._read_once[0]
+        return self._largest_id_and_checksum[0]
 
     def identity(self):
         return {
             **super().identity(),
             "num_tokens": self.num_tokens,
-            "checksum_of_tokens": self._read_once[1],
+            "checksum_of_tokens": self._largest_id_and_checksum[1],
         }
 
     @functools.cached_property
-    def _read_once(self):
-        """Returns largest id and checksum; `ValueError` for a negative id."""
+    def _largest_id_and_checksum(self):
+        """Reads all tokens once; raises `ValueError` for a negative id."""
         largest, sum_ = self.end_of_sentence_id, 0
         for begin in range(0, self.num_tokens, _CHUNK):
             chunk = self.tokens[begin : begin + _CHUNK]
@@ -125,8 +125,8 @@ class TokenBatches(EpochBatches):
         return largest, sum_
 
     def _rows(self, begins, ends, time, reset, blind):
-        """Returns the batch of the spans from `begins` to `ends` `(rows,)`; a
-        `blind` row does not see the token before its span."""
+        """Returns a batch whose row `i` is the span `begins[i]` to `ends[i]`;
+        the first input of `blind` rows is the end-of-sentence token."""
         if len(begins) < self.batch_size:
             missing = (0, self.batch_size - len(begins))
             begins, ends = np.pad(begins, missing), np.pad(ends, missing)
@@ -142,7 +142,7 @@ class TokenBatches(EpochBatches):
 
 
 def checksum(integers, start=0):
-    """Returns a checksum of integers, equal for every dtype."""
+    """Returns a checksum of integers that does not depend on their dtype."""
     return zlib.crc32(np.ascontiguousarray(integers, "<i8"), start)
 
 
@@ -161,35 +161,35 @@ class Batches(TokenBatches):
     * `sample_weight`: float32 `(batch_size, segment_length)`, 0 at padding
 
     Row `b` of a batch continues row `b` of the previous batch. Each token is a
-    target exactly once per epoch, and its input is the token before it. All
+    target exactly once per epoch, and its input is the previous token. All
     batches have the same shapes.
 
     Without `document_starts`, the tokens are split into `batch_size`
     contiguous streams whose lengths differ by at most one. The first input of
-    a stream is the token before the stream. At the beginning of the text, it is
-    the token that ends sentences. `reset` is true in the first batch only.
+    a stream is the token before it, or `end_of_sentence_id` at the beginning
+    of the text. `reset` is true in the first batch only.
 
-    With `document_starts`, each document in turn goes to the row that is free
-    first. A document begins a segment, with the end of a sentence as first
-    input and with `reset` true; its last segment is padded. `shuffle` reorders
-    the documents within each row; the order depends only on `seed` and epoch.
-    The number of batches stays the same.
+    With `document_starts`, each document goes to the row that is free first.
+    Each document begins a new segment, with `reset` true and
+    `end_of_sentence_id` as the first input; its last segment is padded.
+    `shuffle` reorders the documents within each row, depending only on `seed`
+    and epoch. The number of batches stays the same.
 
     Args:
         tokens: 1-D integer array or memory map.
         document_starts: `None`, or ascending 1-D integer offsets into
             `tokens` at which documents begin; the first is 0.
         end_of_sentence_id: Input before the first token, and padding.
-        context_of: `"document"` or `"sentence"`: what begins at
-            `document_starts`, for reports.
+        context_of: `"document"` or `"sentence"`; reports use it to name the
+            units that begin at `document_starts`.
 
     Attributes:
         epoch: Current epoch, from 0.
         start_batch: Batch at which the current epoch begins.
-        has_documents: Whether contexts end where documents end.
+        has_documents: Whether `document_starts` were given.
 
     Raises:
-        ValueError: An argument is not as described above.
+        ValueError: An argument is invalid.
 
     Example:
 
@@ -236,7 +236,7 @@ class Batches(TokenBatches):
         self._segments = -(-(self._ends - self._starts) // self.segment_length)
         self._row_of, totals = np.arange(self.batch_size), self._segments
         if self.has_documents:
-            self._row_of, totals = _deal(self._segments, self.batch_size)
+            self._row_of, totals = _assign_rows(self._segments, batch_size)
         self.batches_per_epoch = int(max(totals))
         # Segments are numbered row after row, so one search serves all rows.
         self._row_edges = np.concatenate([[0], np.cumsum(totals)])
@@ -264,7 +264,7 @@ class Batches(TokenBatches):
     def _batch(self, index):
         segment = self._row_edges[:-1] + index
         busy = segment < self._row_edges[1:]
-        # A row without segments left has an empty span of the first document.
+        # A row that has no segments left gets an empty span.
         segment = np.where(busy, segment, 0)
         place = np.searchsorted(self._first_segments, segment, "right") - 1
         document = self._order[place]
@@ -280,9 +280,9 @@ class Batches(TokenBatches):
         return self._rows(begins, ends, self.segment_length, reset, blind)
 
 
-def _deal(segments, batch_size):
-    """Returns the row of each document and the number of segments of each row;
-    a document goes to the shortest row, and ties go to the first."""
+def _assign_rows(segments, batch_size):
+    """Assigns each document to the shortest row so far, the first if several;
+    returns the row of each document and the number of segments in each row."""
     free = [(0, row) for row in range(batch_size)]
     rows = np.empty(len(segments), np.int64)
     for document, length in enumerate(segments.tolist()):
@@ -298,8 +298,8 @@ def _checked_starts(document_starts, num_tokens):
         raise ValueError(
             f"`document_starts` must begin with 0. Received: {starts[:3]} ..."
         )
-    if np.any(np.diff(starts) <= 0):
-        position = int(np.argmax(np.diff(starts) <= 0)) + 1
+    if np.any(unsorted := np.diff(starts) <= 0):
+        position = int(np.argmax(unsorted)) + 1
         raise ValueError(
             "`document_starts` must be sorted, without repeats. Received: "
             f"{starts[position]} after {starts[position - 1]} at position "
@@ -319,41 +319,40 @@ def _checked_starts(document_starts, num_tokens):
 class SentenceBatches(TokenBatches):
     """Batches of sentences, each read from an empty context.
 
-    Items are those of `Batches`, with `reset` true in every row and a time
-    that varies between batches. The first input of a sentence is the
-    end-of-sentence token; its words and its own end are the targets. Each
-    sentence is in exactly one batch of an epoch, and whole unless `longest`
-    cuts it.
+    Items are as in `Batches`, but `reset` is true in every row and the time
+    varies between batches. The first input of a sentence is the
+    end-of-sentence token; the targets are its words and the end-of-sentence
+    token. Each sentence is in exactly one batch per epoch.
 
-    The sentences of a batch have equal lengths, as in Tran et al. (2016,
+    The sentences in a batch have equal lengths, as in Tran et al. (2016,
     Section 4), or any lengths, as in Salton et al. (2017, Section 4), who also
-    cut long sentences: `longest=35, equal_lengths=False`. The last batch of a
-    length is filled with empty rows, and the time is rounded up to a multiple
-    of `length_multiple`, so that few shapes are compiled. Padding follows the
-    sentence, has weight 0 and changes no result.
+    cut long sentences: `longest=35, equal_lengths=False`. The last batch of
+    each length is filled with empty rows, and the time is rounded up to a
+    multiple of `length_multiple`, so that few shapes are compiled. Padding
+    follows the sentence, has weight 0 and changes no result.
 
     Train with `memlm_keras.training.SentenceCrossEntropy`. For evaluation,
     `Batches` with `sentence_starts` as `document_starts` give the same result
     in a single shape, unless the memory reads ahead.
 
     Args:
-        tokens: 1-D integer array or memory map, each sentence with its end.
-        shuffle: Whether to draw the sentences of each batch and the order of
-            the batches every epoch, from `seed` and epoch alone.
-        end_of_sentence_id: Integer, ends each sentence.
-        longest: `None`, or the largest number of targets of a sentence,
+        tokens: 1-D integer array or memory map; every sentence ends with
+            `end_of_sentence_id`.
+        shuffle: Whether to draw the sentences in each batch and the order of
+            the batches every epoch, depending only on `seed` and epoch.
+        longest: `None`, or the largest number of targets per sentence,
             including its end; further targets are dropped.
-        equal_lengths: Whether the sentences of a batch have equal lengths;
+        equal_lengths: Whether the sentences in a batch have equal lengths;
             otherwise they follow the order of the text unless shuffled.
 
     Attributes:
-        varies_in_time: True, as the batches have different times.
+        varies_in_time: True, because the batches have different times.
         whole_sentences: Whether sentences are never cut.
-        has_documents, context_of: As for `Batches`.
+        has_documents, context_of: See `Batches`.
 
     Raises:
-        ValueError: An argument is not as described above, or the last token
-            does not end a sentence.
+        ValueError: An argument is invalid, or the last token does not end a
+            sentence.
 
     Example:
 
@@ -390,8 +389,8 @@ class SentenceBatches(TokenBatches):
             require_positive_integer("longest", longest)
             self._lengths = np.minimum(self._lengths, longest)
         self.equal_lengths = equal_lengths
-        # A batch takes its sentences from one group. The edges say where each
-        # group begins in `_sentences` and in the order of batches.
+        # The sentences in a batch are from one group. The edges are the places
+        # at which groups begin in `_sentences` and in the order of batches.
         self._groups = self._lengths if equal_lengths else 0 * self._lengths
         counts = np.unique(self._groups, return_counts=True)[1]
         batches = -(-counts // self.batch_size)
@@ -441,15 +440,16 @@ class AutoencodingBatches(SentenceBatches):
 
     Item `index` is `(inputs, targets, sample_weight)`:
 
-    * `inputs["source"]`: int32 `(batch_size, time)`, each sentence with its end
-    * `inputs["source_length"]`: int32 `(batch_size,)`, including the end
-    * `inputs["target"]`: int32 `(batch_size, time)`, the inputs of the
-      decoder: an end of sentence, then the words
-    * `targets`: int32 `(batch_size, time)`, the words and their end
-    * `sample_weight`: float32 `(batch_size, time)`, 0 after the end
+    * `inputs["source"]`: int32 `(batch_size, time)`, the words of a sentence
+      and the end-of-sentence token
+    * `inputs["source_length"]`: int32 `(batch_size,)`, including that token
+    * `inputs["target"]`: int32 `(batch_size, time)`, inputs to the decoder:
+      the end-of-sentence token, then the words
+    * `targets`: int32 `(batch_size, time)`, equal to the source
+    * `sample_weight`: float32 `(batch_size, time)`, 0 at padding
 
-    The arguments are those of `SentenceBatches`; `longest` cuts both source
-    and target.
+    Takes the arguments of `SentenceBatches`; `longest` cuts both source and
+    target.
 
     Example:
 
@@ -474,7 +474,8 @@ def sentence_starts(tokens, end_of_sentence_id=0):
     """Returns the offsets at which sentences begin, 1-D int64.
 
     Args:
-        tokens: 1-D integer array or memory map, each sentence with its end.
+        tokens: 1-D integer array or memory map; every sentence ends with
+            `end_of_sentence_id`.
 
     Raises:
         ValueError: The last token does not end a sentence.

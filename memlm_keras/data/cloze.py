@@ -1,9 +1,10 @@
-"""Cloze questions, and the Children's Book Test (Hill et al., 2016), which asks
-for a word of a sentence after twenty other sentences."""
+"""Cloze questions, and the Children's Book Test (Hill et al., 2016), whose
+questions ask for a missing word after twenty sentences of context."""
 
 import dataclasses
 import sys
 
+from memlm_keras.arguments import require_one_of
 from memlm_keras.data.corpora import public_files
 from memlm_keras.data.corpora import public_sources
 from memlm_keras.data.corpus import encode_sources
@@ -25,7 +26,7 @@ _FILE_ENDINGS = {
 class ClozeQuestion:
     """A sentence with a blank, its context, and words to choose from.
 
-    The blank is `XXXXX`, a token or part of one, such as `XXXXX's`.
+    The blank is the string `XXXXX` in one token, such as `XXXXX's`.
 
     Args:
         context: Tuple of sentences, which are tuples of tokens; may be empty.
@@ -34,7 +35,7 @@ class ClozeQuestion:
         candidates: Tuple of non-empty strings; they may repeat.
 
     Raises:
-        ValueError: An argument is not as described above.
+        ValueError: An argument is invalid.
 
     Example:
 
@@ -84,13 +85,13 @@ class ClozeQuestion:
             )
 
     def word(self, candidate):
-        """Returns the token that has the blank, with `candidate` filled in."""
-        (token,) = (token for token in self.query if BLANK in token)
+        """Returns the token with the blank, with `candidate` filled in."""
+        token = next(token for token in self.query if BLANK in token)
         return token.replace(BLANK, candidate)
 
     def filled(self, candidate):
-        """Returns the sentence with `candidate` in the blank, a tuple of
-        tokens; white space separates the tokens of a candidate."""
+        """Returns the query, a tuple of tokens, with `candidate` in the blank;
+        a candidate is split at white space."""
         place = next(i for i, token in enumerate(self.query) if BLANK in token)
         words = self.word(candidate).split()
         return (*self.query[:place], *words, *self.query[place + 1 :])
@@ -102,21 +103,20 @@ class ClozeQuestion:
 def cbt_questions(word_type, split, data_dir=None, cache_dir=None):
     """Loads questions of the Children's Book Test.
 
-    Each type has 2,000 questions for validation and 2,500 for testing. Read
-    the more than 100,000 training questions with `read_cloze_questions`, which
-    yields them one by one.
+    Each type has 2,000 questions for validation, 2,500 for testing and more
+    than 100,000 for training; `read_cloze_questions` yields one at a time.
 
     Args:
-        word_type: `"NE"`, `"CN"`, `"V"` or `"P"`: questions for named
-            entities, common nouns, verbs or prepositions.
+        word_type: Missing words: `"NE"` for named entities, `"CN"` for common
+            nouns, `"V"` for verbs or `"P"` for prepositions.
         split: `"train"`, `"validation"` or `"test"`.
-        data_dir, cache_dir: As for `memlm_keras.data.load`.
+        data_dir, cache_dir: See `memlm_keras.data.load`.
 
     Returns:
         List of `ClozeQuestion`.
 
     Raises:
-        ValueError: There is no such type or split, or the file is damaged.
+        ValueError: `word_type` or `split` is unknown, or the file is damaged.
         FileNotFoundError: The file is not in `data_dir`.
         OSError: The download failed.
 
@@ -126,16 +126,8 @@ def cbt_questions(word_type, split, data_dir=None, cache_dir=None):
     >>> len(questions[0].context), len(questions[0].candidates)
     (20, 10)
     """
-    if word_type not in WORD_TYPES:
-        raise ValueError(
-            f"`word_type` must be one of {WORD_TYPES}. Received: "
-            f"word_type={word_type!r}"
-        )
-    if split not in _FILE_ENDINGS:
-        raise ValueError(
-            f"`split` must be one of {tuple(_FILE_ENDINGS)}. Received: "
-            f"split={split!r}"
-        )
+    require_one_of("word_type", word_type, WORD_TYPES)
+    require_one_of("split", split, _FILE_ENDINGS)
     file = f"cbtest_{word_type}_{_FILE_ENDINGS[split]}"
     (path,) = public_files("cbt", [file], data_dir, cache_dir)
     return list(read_cloze_questions(path))
@@ -152,23 +144,23 @@ def load_cbt(
 ):
     """Loads the texts of the Children's Book Test.
 
-    * `"books"`: 98 books for training, 5 for validation, 5 for testing, each
-      a document. The title lines, which are file names, are dropped.
-    * `"NE"`, `"CN"`, `"V"` or `"P"`: the questions of that type, each a
+    * `"books"`: 98 books for training, 5 for validation, 5 for testing; each
+      is a document. The title lines, which are file names, are dropped.
+    * `"NE"`, `"CN"`, `"V"` or `"P"`: the questions of one type; each is a
       document of 20 sentences and the query with its answer filled in.
       Neighbouring questions share sentences, so sentences repeat.
 
     Args:
-        data_dir, cache_dir: As for `memlm_keras.data.load`.
-        vocabulary, vocabulary_size, minimum_count, numbers: As for
+        data_dir, cache_dir: See `memlm_keras.data.load`.
+        vocabulary, vocabulary_size, minimum_count, numbers: See
             `memlm_keras.data.load_text`.
 
     Returns:
-        `Corpus` with the name `"cbt"` or, for questions, such as `"cbt-NE"`.
+        `Corpus` named `"cbt"` or, for questions, such as `"cbt-NE"`.
 
     Raises:
-        ValueError: `train_on` is none of these names.
-        Exception: As for `memlm_keras.data.load` and `load_text`.
+        ValueError: `train_on` is unknown.
+        Exception: See `memlm_keras.data.load` and `load_text`.
 
     Example:
 
@@ -176,9 +168,10 @@ def load_cbt(
     >>> corpus.has_documents
     True
     """
+    require_one_of("train_on", train_on, ("books", *WORD_TYPES))
     if train_on == "books":
         name, sources = "cbt", public_sources("cbt", data_dir, cache_dir)
-    elif train_on in WORD_TYPES:
+    else:
         name = f"cbt-{train_on}"
         files = [
             f"cbtest_{train_on}_{ending}" for ending in _FILE_ENDINGS.values()
@@ -188,11 +181,6 @@ def load_cbt(
             split: FileSource("cloze_questions", [path], _texts, True)
             for split, path in zip(_FILE_ENDINGS, paths)
         }
-    else:
-        raise ValueError(
-            f"`train_on` must be one of {('books', *WORD_TYPES)}. Received: "
-            f"train_on={train_on!r}"
-        )
     return encode_sources(
         name,
         sources,
@@ -209,16 +197,15 @@ def read_cloze_questions(path):
 
     A question is twenty lines `1 tokens ...` to `20 tokens ...` and a line
     `21 query<TAB>answer<TAB><TAB>candidate|...|candidate`. The empty field may
-    be missing, and blank lines are skipped. Empty candidates are left out,
-    because the shorter sentence would win. Repeated candidates are kept.
+    be missing, and blank lines are skipped. Empty candidates are dropped,
+    because a shorter sentence is more probable. Repeated candidates are kept.
 
     Yields:
         `ClozeQuestion`.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: The file is not UTF-8, has no question, or has an invalid
-            one.
+        FileNotFoundError: The file does not exist.
+        ValueError: The file is not UTF-8, or a question is invalid or missing.
 
     Example:
 
@@ -232,9 +219,9 @@ def read_cloze_questions(path):
         first, *rest = line.split(maxsplit=1)
         if first != str(expected):
             raise ValueError(
-                f"{path}, line {number}: a question has lines numbered 1 to "
-                f"{_CONTEXT_SENTENCES + 1}, the last of them its query. "
-                f"Expected number {expected}. Received: {line[:40]!r}"
+                f"{path}, line {number}: the lines of a question must be "
+                f"numbered 1 to {_CONTEXT_SENTENCES + 1}. Expected number "
+                f"{expected}. Received: {line[:40]!r}"
             )
         text = "".join(rest)
         if expected <= _CONTEXT_SENTENCES:
@@ -270,13 +257,13 @@ def _parse_query(text):
 
 
 def _tokens(text):
-    # Contexts overlap and words recur: keep one string of each.
+    # Contexts overlap and words recur: keep one string object per word.
     return tuple(map(sys.intern, text.split()))
 
 
 def _texts(path):
-    """Yields the sentences of each question, its blank filled in, as a source
-    does."""
+    """Yields each sentence, with the answer in the blank, and whether it begins
+    a question."""
     for question in read_cloze_questions(path):
         begins = True
         for tokens in (*question.context, question.filled(question.answer)):

@@ -1,4 +1,4 @@
-"""Public corpora by name: addresses, checksums and rules for reading."""
+"""Public corpora: addresses, checksums and reading options."""
 
 import dataclasses
 import hashlib
@@ -28,9 +28,8 @@ class _PublicCorpus:
     urls: tuple
     archive_checksum: str
     folder_in_archive: str
-    files: tuple = ()  # Per split: name, size in bytes, checksum or `None`.
-    # Arguments of `TextSource`.
-    reading: dict = dataclasses.field(default_factory=dict)
+    files: tuple = ()  # For each split: name, size in bytes, checksum or `None`
+    reading: dict = dataclasses.field(default_factory=dict)  # for `TextSource`
 
 
 _PUBLIC = {
@@ -77,8 +76,8 @@ _PUBLIC = {
         ),
         {
             "keep_blank_lines": True,
-            # Titles have one equals sign on either side, sections have more.
-            # Formulas that look like titles do not stand alone.
+            # Titles have one equals sign on each side, section headings more.
+            # Formulas that look like titles have no blank lines around them.
             "document_start": r" = (?!= ).*(?<! =) = $",
             "lone_titles": True,
         },
@@ -90,7 +89,7 @@ _PUBLIC = {
         ),
         "932df0cadc1337b2a12b4c696b1041c1d1c6d4b6bd319874c6288f02e4a61e92",
         "CBTest/data",
-        # Only the hash of the archive is published.
+        # Only the checksum of the archive is published.
         tuple(
             (f"cbt_{split}.txt", None, None)
             for split in ("train", "valid", "test")
@@ -120,49 +119,48 @@ def load(
     vocabulary_size=None,
     sentences=False,
 ):
-    """Loads a public corpus as the literature reads it.
+    """Loads a public corpus in the form used in the literature.
 
     * `"ptb"`: Penn Treebank as prepared by Mikolov, without documents.
-    * `"wikitext-2"`: WikiText-2; as is usual, a blank line counts as an end of
-      sentence. A line ` = Title = ` between two blank lines begins a document,
-      which gives 600, 60 and 60 documents.
-    * `"cbt"`: the books of the Children's Book Test (Hill et al., 2016), each
-      a document. `load_cbt` can also load its questions and limit the
+    * `"wikitext-2"`: WikiText-2; as usual, a blank line becomes an
+      end-of-sentence token. A line ` = Title = ` between two blank lines begins
+      a document, which gives 600, 60 and 60 documents.
+    * `"cbt"`: the books of the Children's Book Test (Hill et al., 2016); each
+      is a document. `load_cbt` can also load its questions and limit the
       vocabulary.
-    * `"embedded"`: the small corpus that comes with the package.
+    * `"embedded"`: the small corpus included in the package.
 
     Every line ends with an end-of-sentence token. The encoded text is cached
     and memory-mapped.
 
     A line of WikiText-2 is a paragraph. With `sentences=True`, every heading
-    and every sentence that `syntok` finds ends with an end-of-sentence token
+    and every sentence found by `syntok` ends with an end-of-sentence token
     instead, as in Salton et al. (2017). syntok 1.4.4 finds 82,309, 8,599 and
     9,996 sentences with 2,134,219, 222,485 and 251,207 tokens. The vocabulary
     stays the same, but perplexities of the two forms cannot be compared.
 
     Args:
-        data_dir: Folder with the files, parent of a folder with the name of
-            the corpus, or folder in which the published archive was unpacked;
+        data_dir: Folder with the files, its parent if it has the name of the
+            corpus, or folder in which the published archive was unpacked;
             `None` downloads the files.
         cache_dir: Folder for downloads and encoded text; by default
             `$MEMLM_KERAS_HOME` or else `~/.keras/memlm_keras`.
-        vocabulary: `Vocabulary` to encode with; `None` takes all tokens of
-            the training text.
-        verify: Whether to check that the files are those that the literature
-            uses. `"cbt"` is checked only when downloaded, because no checksums
-            of its single files are published.
-        vocabulary_size: Number of the most frequent tokens of the training
-            text to keep, including the two special tokens; `None` keeps all,
-            as the literature does.
+        vocabulary: `Vocabulary` to encode with; `None` builds one from the
+            training text.
+        verify: Whether to compare sizes and checksums of the files with those
+            published. The files of `"cbt"` have none; its download is checked.
+        vocabulary_size: Number of most frequent tokens in the training text to
+            keep, including the two special tokens; `None` keeps all, as the
+            literature does.
         sentences: Whether to split the lines of WikiText-2 into sentences.
 
     Returns:
         `Corpus`; `-sentences` is added to its name if its lines were split.
 
     Raises:
-        ValueError: The name is unknown, a file is not the expected one, not
-            UTF-8, or empty, or `vocabulary_size` is given for `"embedded"` or
-            together with `vocabulary`.
+        ValueError: The name is unknown, a file differs from the published one,
+            is not UTF-8 or is empty, or `vocabulary_size` is given for
+            `"embedded"` or together with `vocabulary`.
         FileNotFoundError: A file is not in `data_dir`.
         ImportError: `sentences=True`, and `syntok` is not installed.
         OSError: The download failed, or the cache cannot be written.
@@ -192,7 +190,7 @@ def load(
     sources = public_sources(name, data_dir, cache_dir, verify)
     if sentences and name == "wikitext-2":
         if vocabulary is None:
-            # Both forms share the vocabulary of the text by line.
+            # Split or not, the text has the same vocabulary.
             vocabulary = stored_vocabulary(
                 sources["train"],
                 cache_folder(cache_dir),
@@ -213,7 +211,7 @@ def load(
 
 
 def public_sources(name, data_dir=None, cache_dir=None, verify=True, **reading):
-    """Returns a dict from split to `TextSource` of a public corpus."""
+    """Returns a dict from the splits of a public corpus to `TextSource`s."""
     public = _PUBLIC[name]
     names = [file for file, *_ in public.files]
     paths = public_files(name, names, data_dir, cache_dir)
@@ -238,8 +236,8 @@ def public_sources(name, data_dir=None, cache_dir=None, verify=True, **reading):
 
 
 def public_files(name, files, data_dir=None, cache_dir=None):
-    """Returns paths of files of a public corpus; `data_dir=None` downloads
-    them."""
+    """Finds files of a public corpus in `data_dir`, or downloads them if it is
+    `None`; returns their paths."""
     public = _PUBLIC[name]
     if data_dir is None:
         archive = cache_folder(cache_dir) / "downloads" / name
@@ -268,8 +266,8 @@ def public_files(name, files, data_dir=None, cache_dir=None):
 
 
 def download(urls, destination, checksum, extract=False):
-    """Downloads a file from the first address that works, checks it by SHA-256
-    or MD5, and moves it, or the contents of an archive, to `destination`."""
+    """Downloads a file from the first address that works, checks its SHA-256 or
+    MD5, and moves it to `destination`, unpacked if `extract`."""
     with (
         atomic_path(destination) as temporary,
         tempfile.TemporaryDirectory(dir=temporary.parent) as folder,
@@ -284,8 +282,8 @@ def _fetch(urls, folder, checksum, extract):
         if attempt:
             time.sleep(_FIRST_WAIT_SECONDS * 2 ** (attempt - 1))
         for url in urls:
-            # `get_file` has no timeout, and would wait forever for a dead
-            # host. If an archive cannot be unpacked, it only warns.
+            # `get_file` has no timeout of its own, and only warns if an archive
+            # cannot be unpacked.
             timeout = socket.getdefaulttimeout()
             socket.setdefaulttimeout(_SILENCE_SECONDS)
             try:

@@ -1,4 +1,4 @@
-"""Corpora: a vocabulary and three encoded texts, from any files."""
+"""Corpora, each a vocabulary and three encoded texts, from any files."""
 
 import dataclasses
 import functools
@@ -27,7 +27,8 @@ SPLITS = ("train", "validation", "test")
 # Shares of validation and test if one file is split.
 _SHARE = 0.05
 # Scripts without spaces between words: Thai, Lao, Tibetan, Burmese, Khmer,
-# Japanese, Chinese. Their "words" are whole phrases, longer than `_LONG_WORDS`.
+# Japanese, Chinese. White space separates whole phrases, which have more than
+# `_LONG_WORDS` characters.
 _UNSPACED = re.compile(
     "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
     "\U00020000-\U0003ffff]"
@@ -44,7 +45,7 @@ class Corpus:
 
     Args:
         name: Name for reports.
-        description: How one text was split into three, if it was.
+        description: Describes how a single text was split into three.
 
     Example:
 
@@ -61,7 +62,7 @@ class Corpus:
 
     @property
     def has_documents(self):
-        """Whether the corpus knows where its documents begin."""
+        """Whether the offsets at which documents begin are known."""
         return self.train.document_starts is not None
 
     @functools.cached_property
@@ -79,13 +80,8 @@ class Corpus:
     def with_first_lines(self, lines):
         """Returns a `Corpus` with only the first lines of the training text.
 
-        Words that are not in these lines become unknown in all texts.
-
-        Args:
-            lines: Integer, number of lines to keep.
-
-        Raises:
-            ValueError: The text has fewer lines.
+        Words that are not in these lines become unknown in all texts. Raises
+        `ValueError` if the text has fewer lines.
         """
         from memlm_keras.data.batches import sentence_starts
 
@@ -139,17 +135,17 @@ class Corpus:
         seed=0,
         sentences=False,
     ):
-        """Makes the `Batches` of one split.
+        """Makes `Batches` from one split.
 
         Args:
             split: `"train"`, `"validation"` or `"test"`, or a `Split`.
-            batch_size, segment_length, shuffle, seed: As for `Batches`.
+            batch_size, segment_length, shuffle, seed: See `Batches`.
             documents, sentences: Whether each document, or each sentence, is
                 read from an empty context; otherwise the text is one stream.
 
         Raises:
-            ValueError: There is no such split, the split has no documents,
-                or both `documents` and `sentences` are true.
+            ValueError: The split is unknown or has no documents, or both
+                `documents` and `sentences` are true.
         """
         split = split_of(self, split)
         if documents and sentences:
@@ -186,15 +182,8 @@ class Corpus:
         return batches
 
     def sentence_batches(self, split, batch_size=20, **kwargs):
-        """Makes the `SentenceBatches` of one split, to train on.
-
-        Args:
-            **kwargs: `length_multiple`, `shuffle`, `seed`, `longest` and
-                `equal_lengths` of `SentenceBatches`.
-
-        Raises:
-            ValueError: There is no such split.
-        """
+        """Makes `SentenceBatches` for training from one split; `kwargs` are
+        other arguments of `SentenceBatches`."""
         from memlm_keras.data.batches import SentenceBatches
 
         split = split_of(self, split)
@@ -210,7 +199,8 @@ class Corpus:
 
 
 def split_of(corpus, split):
-    """Returns the split with this name; a `Split` is returned as it is."""
+    """Returns the split with the name `split`; other values are returned
+    unchanged."""
     if not isinstance(split, str):
         return split
     if split not in SPLITS:
@@ -234,8 +224,8 @@ def encode_sources(
     description="",
     **rules,
 ):
-    """Makes a `Corpus` from a dict from split to source, and encodes texts that
-    are not in the cache; `rules` are arguments of `Tokenizer`."""
+    """Makes a `Corpus` from a dict of sources by split, and encodes the texts
+    that are not in the cache; `rules` are arguments of `Tokenizer`."""
     cache_dir = cache_folder(cache_dir)
     tokenizer = tokenizer_for(vocabulary, size, minimum_count, **rules)
     if built := vocabulary is None:
@@ -268,7 +258,7 @@ def encode_sources(
             stacklevel=3,
         )
     entered = EnteredText(vocabulary)
-    # The training text has these characters in words that were left out.
+    # Characters in training words that are not in the vocabulary are not new.
     rare = set().union(*splits["train"].counts.unknown) if built else ()
     for texts in splits.values():
         entered.marked += texts.counts.marked
@@ -300,8 +290,8 @@ def stored_vocabulary(source, cache_dir, name, **options):
 
 
 def tokenizer_for(vocabulary, size=None, minimum_count=None, **rules):
-    """Returns the tokenizer of `vocabulary`, or one to build a vocabulary with;
-    `rules` are arguments of `Tokenizer`, and false values mean defaults."""
+    """Returns the vocabulary's tokenizer, or a new one if `vocabulary` is
+    `None`; `rules` are arguments of `Tokenizer`, defaults if false."""
     rules = {name: rule for name, rule in rules.items() if rule}
     if vocabulary is None:
         return Tokenizer(**rules)
@@ -316,15 +306,15 @@ def tokenizer_for(vocabulary, size=None, minimum_count=None, **rules):
     config = own.get_config() if isinstance(own, Tokenizer) else {}
     if rules and Tokenizer(**{**config, **rules}) != own:
         raise ValueError(
-            "`vocabulary` has a tokenizer of its own: `tokenize`, "
-            "`lowercase` and `numbers` cannot change it. Received: "
+            "`vocabulary` has a tokenizer of its own, which `tokenize`, "
+            "`lowercase` and `numbers` cannot change. Received: "
             f"vocabulary={vocabulary!r} and {rules}"
         )
     return own
 
 
 def cache_folder(cache_dir=None):
-    """Returns the folder of the cache; `None` is the default of `load`."""
+    """Returns the cache folder; the default if `None`, see `load`."""
     if cache_dir is None:
         cache_dir = os.environ.get("MEMLM_KERAS_HOME")
     if cache_dir is None:
@@ -333,8 +323,8 @@ def cache_folder(cache_dir=None):
 
 
 def name_of(path):
-    """Returns the name of a corpus, from its training file or the folder of a
-    file named `train`."""
+    """Names a corpus after its training file, or after its folder if the file
+    is named `train`."""
     return path.parent.resolve().name if path.stem == "train" else path.stem
 
 
@@ -357,25 +347,25 @@ def load_text(
 ):
     """Loads a corpus from any text files, or from a single one.
 
-    Every line that is not blank becomes its tokens and an end of sentence.
+    Each line becomes its tokens and an end-of-sentence token; blank lines are
+    skipped.
 
     Args:
         train, validation, test: Paths of UTF-8 text files, or of folders in
             which every `.txt` file is one document. `train` alone is split in
-            order: 90% of its lines, or of its documents, for training, 5% for
-            validation and 5% for test; see `corpus.description`.
-        vocabulary: `Vocabulary` to encode with, which has its own tokenizer;
-            `None` builds one from the training text with the next five
-            arguments.
+            order: the first 90% of its lines or documents for training, then
+            5% for validation and 5% for test; see `corpus.description`.
+        vocabulary: `Vocabulary` to encode with, using its tokenizer; `None`
+            builds one from the training text with the next five arguments.
         vocabulary_size, minimum_count: `size` and `minimum_count` of
             `Vocabulary.build`. By default, words seen once are unknown, so
             that a model learns about unknown words.
         tokenize, lowercase, numbers: `split`, `lowercase` and `numbers` of
             `Tokenizer`; `tokenize=None` is `"white_space"`.
-        document_start: `None`, or a regular expression that matches the
-            beginning of a line that begins a document. Lines before the first
-            match belong to the first document.
-        cache_dir: As for `load`.
+        document_start: `None`, or a regular expression that matches at the
+            beginning of the first line of each document. Lines before the
+            first match belong to the first document.
+        cache_dir: See `load`.
 
     Returns:
         `Corpus`.
@@ -389,7 +379,7 @@ def load_text(
         OSError: The cache cannot be written.
 
     Warns:
-        UserWarning: Validation or test have unknown words, training has none.
+        UserWarning: Validation or test has unknown words, but training none.
 
     Example:
 
@@ -427,17 +417,14 @@ def load_text(
 
 
 def _parts(source):
-    """Returns three parts of one text, and a sentence that describes them."""
+    """Splits a source into three parts; returns them and a description."""
     unit = "documents" if source.has_documents else "lines"
     count = sum(begins or unit == "lines" for _, begins in source.sentences())
     if count < 3:
-        remedy = "Give more of them"
-        if not source.has_documents:
-            remedy = "Put each sentence or paragraph on a line of its own"
         raise ValueError(
             f"{source.path} must have at least three {unit} to be split into "
-            f"training, validation and test. Received: {count}. {remedy}, or "
-            "give three files."
+            f"training, validation and test. Received: {count}. Give more, or "
+            "three files; each line should be a sentence or a paragraph."
         )
     size = max(1, round(_SHARE * count))
     edges = [0, count - 2 * size, count - size, count]
@@ -453,7 +440,7 @@ def _parts(source):
 
 
 class UnspacedTextError(ValueError):
-    """Raised for text with few spaces that is to be split at white space."""
+    """Raised if white space cannot split a text into words."""
 
 
 def _require_spaces(source):
@@ -479,8 +466,8 @@ def are_unspaced(words):
 
 
 def split_for(words):
-    """Returns the `split` of a `Tokenizer` that suits a text, from its words
-    between white space; `None` if white space divides it well."""
+    """Chooses `split` of `Tokenizer` for a text, given as its words between
+    white space; `None` if splitting there is enough."""
     if are_unspaced(words):
         return "characters"
     attached = sum(map(bool, map(_PUNCTUATION.search, words)))
@@ -507,33 +494,33 @@ def load_documents(
 ):
     """Loads a corpus of documents as Daniluk et al. (2017) prepare Wikipedia.
 
-    Whole documents, in an order drawn from `seed`, go to validation until it
-    has its share of all tokens, then to test until it has its share, and then
-    to training. Within a split they keep the order of the text.
+    Whole documents, in an order drawn from `seed`, are assigned to validation
+    until it has its share of all tokens, then to test likewise, and the rest
+    to training. Each split keeps the order of the text.
 
-    Numbers become one word, the most frequent words of the training documents
-    form the vocabulary, and other words are unknown. The paper has about 22.5,
-    1.2 and 1.2 million words; its parameter counts fit 77,003 words, including
-    special tokens. It states neither tokenizer nor seed.
+    Numbers become one word. The vocabulary consists of the most frequent words
+    in the training documents; other words are unknown. The paper's splits have
+    about 22.5, 1.2 and 1.2 million words; its parameter counts fit a vocabulary
+    of 77,003, including special tokens. It states neither tokenizer nor seed.
 
     Args:
         path: Path of a folder in which every `.txt` file is one document, or
-            of one file of many documents; UTF-8.
-        document_start: For a file, as for `load_text`.
+            of one file with many documents; UTF-8.
+        document_start: See `load_text`; a file needs it.
         validation, test: Shares of the tokens, between 0 and 1.
         vocabulary_size: Largest number of entries, including the two special
             tokens; `None` keeps all words.
         numbers: Word that replaces numbers; `None` keeps them.
-        vocabulary, minimum_count, tokenize, lowercase, cache_dir: As for
+        vocabulary, minimum_count, tokenize, lowercase, cache_dir: See
             `load_text`.
 
     Returns:
-        `Corpus` with documents, its tokens memory-mapped.
+        `Corpus` with documents and memory-mapped tokens.
 
     Raises:
         ValueError: A share is not between 0 and 1, a split gets no document,
             or a file has no `document_start`.
-        Exception: As for `load_text`.
+        Exception: See `load_text`.
 
     Example:
 
@@ -551,7 +538,7 @@ def load_documents(
         raise ValueError(
             "`document_start` must say which lines of a file begin documents. "
             f"Received: document_start=None with the file {source.path}. Give "
-            "a regular expression, or a folder of one .txt file per document."
+            "a regular expression, or a folder with one .txt file per document."
         )
     if vocabulary is not None:
         vocabulary_size, numbers = None, None
@@ -579,8 +566,8 @@ def load_documents(
 
 
 def assign(lengths, shares, seed):
-    """Returns the sorted indices of the documents of each split, from their
-    `lengths` in tokens and the `shares` of `"validation"` and `"test"`."""
+    """Assigns documents with `lengths` tokens to splits; returns a dict from
+    split to sorted indices. `shares` has `"validation"` and `"test"`."""
     order = np.random.default_rng(seed).permutation(len(lengths))
     splits = {"train": order}
     for split, share in shares.items():
@@ -592,9 +579,8 @@ def assign(lengths, shares, seed):
     for split, documents in splits.items():
         if not len(documents):
             raise ValueError(
-                f"The {split} split gets no document: there are too few, or "
-                f"some are too long. Received: {len(lengths)} documents, "
-                f"seed={seed} and the shares {shares}. Give more documents, or "
-                "other shares."
+                f"The {split} split gets no document. Received: {len(lengths)} "
+                f"documents, seed={seed} and the shares {shares}. Give more "
+                "documents, shorter ones, or other shares."
             )
     return splits

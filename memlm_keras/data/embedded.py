@@ -1,5 +1,5 @@
-"""The embedded corpus: generated documents that state facts about people and
-ask for them again, and the perplexity of a perfect model."""
+"""The embedded corpus, generated documents that state facts about people and
+later ask for them, and the perplexity of a perfect model."""
 
 import functools
 import itertools
@@ -16,7 +16,7 @@ from memlm_keras.data.vocabulary import Vocabulary
 
 _RANDOM_BLOCK = 4096
 
-# Facts of a person, and the words that distinguish people.
+# Each person has one word for each fact, different from everyone else's.
 FACTS = {
     "first": (
         "albert anna arthur clara david edith flora george grace helen john "
@@ -36,7 +36,7 @@ FACTS = {
     ),
 }
 INTRODUCTION = "{first} {last} was born in {city} in {year} <eos>".split()
-# The first fact of a reminder identifies a person introduced before. Each
+# A reminder's first fact identifies a person who was introduced before. Each
 # reminder begins with a different word.
 REMINDERS = {
     sentence.split()[0]: sentence.split()
@@ -51,12 +51,12 @@ REMINDERS = {
 
 @dataclass(frozen=True, eq=False)
 class Grammar:
-    """Distribution of documents of `length` sentences, each of which introduces
-    a person, by words that nobody else has, or asks about one."""
+    """Distribution over documents with `length` sentences, each of which
+    introduces a person, with words that nobody else has, or asks about one."""
 
     # Every choice is one token, so the probability of a text is the product of
-    # the probabilities of its tokens. All documents have the same number of
-    # sentences, so their end needs no token.
+    # its tokens' probabilities. All documents have the same number of
+    # sentences, so no token ends them.
 
     facts: dict  # from name to words, in one string
     min_people: int = 2
@@ -74,7 +74,7 @@ class Grammar:
         if shortest < self.max_people or len(set(self.words)) < len(self.words):
             raise ValueError(
                 f"`facts` must have at least {self.max_people} words of each "
-                "kind, all different and none of them part of the sentences. "
+                "kind, all different and not used elsewhere in sentences. "
                 f"Received: {self.facts}"
             )
 
@@ -93,8 +93,8 @@ class Grammar:
 
     def sentence(self, speaker, people):
         """Generates a sentence; returns the facts of all `people` after it."""
-        # `entropy` relies on this: the first word determines how many tokens
-        # follow and, with the number of people, their probabilities.
+        # `entropy` assumes that the number of tokens in a sentence depends only
+        # on its first word, and their probabilities also on `len(people)`.
         start = speaker.draw(self.starts(people))
         if start in REMINDERS:
             meant = people
@@ -136,8 +136,8 @@ def _fact(token):
 
 
 class Speaker:
-    """Generates a text and keeps its log-probabilities; `choose` returns a
-    token of a dict from tokens to weights."""
+    """Generates a text and records its log-probabilities; `choose` picks one
+    token from a dict of weights by token."""
 
     def __init__(self, choose):
         self.choose = choose
@@ -149,7 +149,7 @@ class Speaker:
         return self.draw(dict.fromkeys(tokens, 1))
 
     def draw(self, weights):
-        """Generates a token of the dict `weights`, and returns it."""
+        """Generates and returns one token, given `weights` by token."""
         token = self.choose(weights)
         probability = weights[token] / sum(weights.values())
         self.tokens.append(token)
@@ -159,8 +159,8 @@ class Speaker:
 
 def uniforms(seed):
     """Yields random numbers in [0, 1), equal on every platform."""
-    # Between versions of NumPy, raw bits stay the same, but not the numbers
-    # that `Generator` draws from them.
+    # NumPy guarantees the same raw bits in all versions, but not the numbers
+    # that `Generator` computes from them.
     bits = np.random.PCG64(seed)
     while True:
         block = bits.random_raw(_RANDOM_BLOCK) >> np.uint64(11)
@@ -173,8 +173,8 @@ GRAMMAR = Grammar(FACTS)
 
 
 def generate(num_documents, seed, grammar=GRAMMAR):
-    """Draws documents, lists of tokens, and arrays of their natural-log
-    probabilities; more documents of a seed begin with the same ones."""
+    """Draws documents, as lists of tokens, and arrays of their natural-log
+    probabilities; with more documents, the first ones stay the same."""
     require_positive_integer("num_documents", num_documents, minimum=0)
     numbers = uniforms(seed)
 
@@ -184,7 +184,7 @@ def generate(num_documents, seed, grammar=GRAMMAR):
             left -= weight
             if left < 0:
                 break
-        # Rounding may leave a remainder for the last token.
+        # After rounding errors, `left` may stay positive: take the last token.
         return token
 
     speakers = [Speaker(choose) for _ in range(num_documents)]
@@ -197,8 +197,8 @@ def generate(num_documents, seed, grammar=GRAMMAR):
 def load(
     train_documents=1000, validation_documents=100, test_documents=200, seed=0
 ):
-    """Generates the corpus, by default with about 106,000, 10,600 and 21,200
-    tokens, and the vocabulary of the grammar."""
+    """Generates the corpus; by default, its splits have about 106,000, 10,600
+    and 21,200 tokens."""
     sizes = {
         "train_documents": train_documents,
         "validation_documents": validation_documents,
@@ -217,7 +217,7 @@ def load(
 
 
 def documents_of(split, vocabulary):
-    """Decodes a split of the corpus into documents, lists of tokens."""
+    """Decodes a split into a list of documents, which are lists of tokens."""
     documents = np.split(np.asarray(split.tokens), split.document_starts[1:])
     return [vocabulary.decode(document) for document in documents]
 
@@ -229,7 +229,7 @@ class Entropy(NamedTuple):
     """Exact expected values for one document."""
 
     nats: float
-    tokens: float  # with `<eos>`
+    tokens: float  # including `<eos>`
 
 
 @functools.cache
@@ -245,7 +245,7 @@ def entropy(grammar=GRAMMAR):
         )
         total = np.zeros(2)
         for start in grammar.starts(people) if left else ():
-            # The words after the start do not matter.
+            # After the first word, any choice gives the same result.
             speaker = Speaker(
                 lambda weights, start=start: (
                     start if start in weights else next(iter(weights))
@@ -262,8 +262,8 @@ def entropy(grammar=GRAMMAR):
 
 
 def optimal_perplexity(documents=None, grammar=GRAMMAR):
-    """Computes the perplexity of a perfect model on `documents`, or the
-    expected perplexity if `None`."""
+    """Computes the perplexity of a perfect model on `documents`, or its
+    expectation if `None`."""
     if documents is None:
         nats, num_tokens = entropy(grammar)
         return math.exp(nats / num_tokens)

@@ -1,5 +1,5 @@
-"""Embedded sentence pairs: generated pairs whose labels depend on which person
-has which fact."""
+"""Generated sentence pairs whose labels depend on which person has which
+fact."""
 
 import itertools
 
@@ -22,8 +22,8 @@ SIZES = {"train": 20_000, "validation": 1_000, "test": 1_000}
 
 
 def generate_pairs(num_pairs, seed, people=(3, 5)):
-    """Draws `SentencePair`s with labels in turn; `people` is the least and the
-    largest number of people of a premise."""
+    """Draws a list of `SentencePair`s, cycling through the labels; `people` are
+    the least and largest numbers of people in a premise."""
     least, most = people
     if num_pairs < 0:
         raise ValueError(
@@ -59,8 +59,8 @@ def _pair(draw, label, least, most):
     asked, second, third, *_ = names
     kind = draw.one(range(len(FACTS)))
     own, others = draw.some(FACTS[kind][1], 2)
-    # Each person has a fact of another kind; the first two, and some of the
-    # rest, also have one of this kind.
+    # Each person gets a fact of another kind than `kind`; the first two, and
+    # some after the third, also get one of `kind`.
     kinds = [k for k in range(len(FACTS)) if k != kind]
     first, different = draw.some(kinds, 2)
     known = [(name, draw.one(kinds)) for name in names[3:]]
@@ -70,9 +70,8 @@ def _pair(draw, label, least, most):
     facts += [[asked, kind, own], [second, kind, others]]
     holders = draw.some(names[3:], draw.one(range(len(names) - 2)))
     facts += [[name, kind, draw.one(FACTS[kind][1])] for name in holders]
-    # A contradiction states the fact of someone else. In a neutral pair two
-    # people are exchanged, so the premise has no fact of this kind about the
-    # person asked for.
+    # A contradiction states another person's fact. A neutral pair exchanges two
+    # people, so that the premise has no fact of `kind` about `asked`.
     value = own if label == "entailment" else others
     if label == "neutral":
         value = draw.one((own, others))

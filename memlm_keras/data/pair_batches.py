@@ -20,24 +20,25 @@ class PairBatches(EpochBatches):
     * `sample_weight`: float32 `(batch_size,)`, 0 in rows without a pair
 
     Each pair is in exactly one batch of a pass. Chunks of `bucket_batches`
-    batches are sorted by length, so the pairs of a batch have similar lengths.
+    batches are sorted by length, so the pairs in a batch have similar lengths.
     Times are rounded up to a multiple of `length_multiple`, so that few shapes
     are compiled. Padding changes no result.
 
-    An epoch of `fit` is a pass over the pairs, or `batches_per_epoch` batches;
-    passes continue across epochs. With models of other packages, move the
-    batches to each epoch with `start_at`.
+    An epoch of `fit` is one pass over the pairs, or `batches_per_epoch`
+    batches; then the next epoch continues the pass. With models from other
+    packages, call `start_at` before each epoch.
 
     Args:
-        premises, hypotheses: Sequences of 1-D integer arrays, none empty.
+        premises, hypotheses: Sequences of non-empty 1-D integer arrays.
         labels: 1-D integer array.
-        shuffle: Whether to draw an order for every pass, from `seed` and the
-            number of the pass alone; otherwise all pairs are sorted by length.
-        bucket_batches: Batches in a chunk.
-        batches_per_epoch: Integer, batches in an epoch; `None` for one pass.
+        shuffle: Whether to draw an order for every pass, depending only on
+            `seed` and the number of the pass; otherwise all pairs are sorted
+            by length.
+        bucket_batches: Number of batches in a chunk.
+        batches_per_epoch: Number of batches in an epoch; `None` for one pass.
 
     Attributes:
-        varies_in_time: True, as the batches have different times.
+        varies_in_time: True, because the batches have different times.
         largest_id: Largest token id.
 
     Raises:
@@ -125,7 +126,7 @@ class PairBatches(EpochBatches):
 
     @property
     def order(self):
-        """Integer array, the pair of each row, -1 in rows without a pair."""
+        """Integer array with the index of the pair in each row, or -1."""
         indices = range(self.start_batch, self.batches_per_epoch)
         return np.concatenate([self._rows(index) for index in indices])
 
@@ -150,11 +151,11 @@ class PairBatches(EpochBatches):
         return inputs, labels, filled.astype("float32")
 
     def _rows(self, index):
-        """Returns the pairs of a batch of the epoch, int `(batch_size,)`."""
+        """Returns the indices of the pairs in a batch, int `(batch_size,)`."""
         position = self.epoch * self.batches_per_epoch + index
         number, index = divmod(position, self.batches_per_pass)
         if number not in self._orders:
-            # Keep the previous pass, since an epoch may have parts of both.
+            # Keep the previous pass: an epoch may have batches from both.
             self._orders = {
                 n: order for n, order in self._orders.items() if n == number - 1
             }
@@ -162,7 +163,7 @@ class PairBatches(EpochBatches):
         return self._orders[number][index]
 
     def _order(self, number):
-        """Draws the pairs of a pass, int `(batches_per_pass, batch_size)`."""
+        """Draws the order of a pass, int `(batches_per_pass, batch_size)`."""
         order = np.arange(self.num_pairs)
         chunk = self.num_pairs
         random = np.random.default_rng([self.seed, number])
@@ -181,7 +182,8 @@ class PairBatches(EpochBatches):
         return random.permutation(batches) if self.shuffle else batches
 
     def _padded(self, name, sentences, rows):
-        chosen = [sentences[row] if row >= 0 else _FILLER for row in rows]
+        empty = np.zeros(1, "int32")
+        chosen = [sentences[row] if row >= 0 else empty for row in rows]
         lengths = np.array([len(sentence) for sentence in chosen], "int32")
         multiple = self.length_multiple
         padded = np.zeros(
@@ -192,14 +194,10 @@ class PairBatches(EpochBatches):
         return {name: padded, f"{name}_length": lengths}
 
 
-# Sentence in rows without a pair.
-_FILLER = np.zeros(1, "int32")
-
-
 def _sentences(name, sentences):
     arrays = [np.asanyarray(sentence) for sentence in sentences]
     for index, array in enumerate(arrays):
-        # Formatting the name for each of many arrays would be slow.
+        # Formatting `name[index]` for every array would be slow.
         if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
             require_integers(f"{name}[{index}]", array)
     return arrays

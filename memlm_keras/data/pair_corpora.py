@@ -1,5 +1,5 @@
-"""Sentence pairs from the user's files, SNLI (Bowman et al., 2015) and SICK
-(Marelli et al., 2014) in all formats of their releases."""
+"""Reads sentence pairs from the user's files, from SNLI (Bowman et al., 2015)
+and from SICK (Marelli et al., 2014), in all their published formats."""
 
 import collections
 import itertools
@@ -24,7 +24,7 @@ SUFFIXES = (".tsv", ".csv", ".jsonl", ".txt")
 _SNLI = ("snli_1.0_train", "snli_1.0_dev", "snli_1.0_test")
 _SICK = ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt")
 _SICK_LATER = ("TRAIN", "TRIAL", "TEST")
-# Columns of the user's files, and their names in other corpora.
+# Columns in the user's files, and their names in public corpora.
 COLUMNS = {
     "premise": (
         *("sentence1", "sentence_A", "text1", "text_A", "s1", "question1"),
@@ -40,7 +40,7 @@ COLUMNS = {
     ),
 }
 _PARTS = (("train", "training"), ("valid", "validation", "dev"), ("test",))
-# Files with the label on the left use the one on the right for "no label".
+# Values that mean "no label" in files that also have the label on the left.
 _NO_LABEL = {"entailment": "-", "0": "-1"}
 
 
@@ -57,38 +57,38 @@ def load_pairs(
 ):
     """Loads a corpus of sentence pairs, by name or from your own files.
 
-    * `"embedded"`: generated pairs, 20,000 to train on; see
+    * `"embedded"`: generated pairs, 20,000 for training; see
       `memlm_keras.data.embedded_pairs`.
     * `"snli"`: 549,367, 9,842 and 9,824 pairs with a gold label, from
       `snli_1.0_train.jsonl` and so on, or from the `.txt` files. Tokens are
       the leaves of the parses in the corpus.
     * `"sick"`: 4,500, 500 and 4,927 pairs, split at white space, from
       `SICK_train.txt`, `SICK_trial.txt` and `SICK_test_annotated.txt`, or from
-      `SICK.txt` of the later release. SICK is not downloaded.
+      `SICK.txt` in the later release. SICK is not downloaded.
     * The path of a `.tsv`, `.csv`, `.jsonl` or `.txt` file (read as `.tsv`)
-      with the columns premise, hypothesis and label, or their names in SNLI,
-      SICK and GLUE. A table of three columns needs no header. A tenth of the
-      pairs of each label is drawn for validation and a tenth for test.
+      with the columns premise, hypothesis and label, also under their names in
+      SNLI, SICK or GLUE. A table with three columns needs no header. For each
+      label, a tenth of the pairs is drawn for validation and a tenth for test.
     * Three files: a list of paths, or a folder with `train`, `valid` or `dev`,
       and `test`.
 
     Args:
         name: One of these names, a path, or three paths.
         data_dir: Folder with the files of SNLI or SICK; `None` downloads SNLI.
-        cache_dir: As for `memlm_keras.data.load`.
-        vocabulary, vocabulary_size, minimum_count: As for `encode_pairs`.
-        tokenize: For your own files: `split` of `Tokenizer`; `None` splits off
-            punctuation if it is attached to words.
-        labels: Sequence of the labels, such as a trained model's; `None`
-            takes the labels of the training pairs, in alphabetical order. The
-            named corpora have entailment, neutral and contradiction.
+        cache_dir: See `memlm_keras.data.load`.
+        vocabulary, vocabulary_size, minimum_count: See `encode_pairs`.
+        tokenize: `split` of `Tokenizer`, for your own files only; `None` splits
+            off punctuation if it is attached to words.
+        labels: Sequence of labels, such as a trained model's; `None` uses the
+            labels of the training pairs, in alphabetical order. The named
+            corpora have entailment, neutral and contradiction.
 
     Returns:
-        `PairCorpus`; its `description` says how one file was split.
+        `PairCorpus`; its `description` says how a single file was split.
 
     Raises:
         ValueError: There is no such corpus, a file is damaged, a sentence is
-            empty, or a label unknown. The message names the line.
+            empty, or a label is unknown. The message names the line.
         FileNotFoundError: A file does not exist, or `"sick"` has no `data_dir`.
         OSError: The download failed.
 
@@ -156,7 +156,7 @@ def load_pairs(
 
 
 def pair_files(name):
-    """Returns the paths of one file of pairs, or of three; see `load_pairs`."""
+    """Returns a list of one or three paths; `name` is as for `load_pairs`."""
     several = isinstance(name, (list, tuple))
     paths = [*map(pathlib.Path, name if several else [name])]
     if not several and paths[0].is_dir():
@@ -194,16 +194,13 @@ def pair_files(name):
 
 
 def read_pairs(path, optional=()):
-    """Reads the rows of a file of pairs.
-
-    Args:
-        optional: columns of `COLUMNS` that may be missing or empty.
+    """Reads a file of pairs; `optional` columns may be missing or empty.
 
     Returns:
-        List of pairs of a place, for errors, and a dict with all columns.
+        List of tuples: the place of a row, for errors, and a dict of its cells.
 
     Raises:
-        ValueError: for a file that is not such a table, or has an empty cell.
+        ValueError: The file is not such a table, or has an empty cell.
     """
     path = pathlib.Path(path)
     rows, suffix = [], path.suffix.lower()
@@ -228,7 +225,7 @@ def read_pairs(path, optional=()):
 
 
 def _own_rows(paths, labels):
-    """Returns the rows of each file or split, and how they were read."""
+    """Returns the rows of each split, and a description for the user."""
     parts, left_out, given = [], 0, {*(labels or ())}
     for path in paths:
         rows = read_pairs(path)
@@ -245,7 +242,7 @@ def _own_rows(paths, labels):
         )
     description = "Pairs: "
     if len(parts) == 1:
-        parts = _divided(parts[0])
+        parts = _drawn_splits(parts[0])
         description = f"Pairs of {paths[0].name}, drawn at random by label: "
     train, validation, test = map(len, parts)
     named = ", ".join(f"{name} {n:,}" for name, n in sorted(counts.items()))
@@ -258,13 +255,16 @@ def _own_rows(paths, labels):
     return parts, description
 
 
-def _divided(rows):
-    """Returns the rows of each split: a tenth of each label for validation and
-    a tenth for test."""
+def _drawn_splits(rows):
+    """Draws, for each label, a tenth of the rows for validation and a tenth for
+    test; returns the rows of each split."""
+
+    def label_of(place):
+        return rows[place][1]["label"]
+
     drawn = np.random.default_rng(0).permutation(len(rows))
-    drawn = sorted(drawn.tolist(), key=lambda place: rows[place][1]["label"])
     parts, count = [[], [], []], 0
-    groups = itertools.groupby(drawn, lambda place: rows[place][1]["label"])
+    groups = itertools.groupby(sorted(drawn.tolist(), key=label_of), label_of)
     for _, (first, *others) in groups:
         # The training pairs need every label.
         parts[0].append(first)
@@ -276,7 +276,7 @@ def _divided(rows):
 
 
 def _pair(where, premise, hypothesis, label, labels=LABELS):
-    """Returns a `SentencePair`; errors name its place."""
+    """Returns a `SentencePair`; error messages begin with `where`."""
     with tables.naming(where):
         if label not in labels:
             raise ValueError(
@@ -290,10 +290,10 @@ def _pair(where, premise, hypothesis, label, labels=LABELS):
 
 
 def read_snli(path):
-    """Reads the pairs of a file of SNLI one by one.
+    """Reads the pairs in an SNLI file one by one.
 
-    Pairs with the gold label `-`, on which annotators did not agree, are left
-    out.
+    Pairs without a gold label (`-`), on which annotators disagreed, are
+    skipped.
 
     Args:
         path: Path of a UTF-8 file, `.jsonl` or tab-separated with a header.
@@ -303,8 +303,8 @@ def read_snli(path):
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: The file is not UTF-8 or has no pair, or a line has no or
-            another label, or an empty sentence; the message names the line.
+        ValueError: The file is not UTF-8 or has no pair, a label is missing or
+            unknown, or a sentence is empty. The message names the line.
 
     Example:
 
@@ -321,18 +321,18 @@ def read_snli(path):
 
 
 def read_sick(path, part=None):
-    """Reads the pairs of a file of SICK one by one.
+    """Reads the pairs in a SICK file one by one.
 
     Args:
         path: Path of the tab-separated UTF-8 file.
-        part: `None`; or for the later release, `"TRAIN"`, `"TRIAL"` or
-            `"TEST"`: reads only pairs of that part.
+        part: `None`, or for the later release, `"TRAIN"`, `"TRIAL"` or
+            `"TEST"`, to read only the pairs of that part.
 
     Yields:
-        `SentencePair`, labels in lower case.
+        `SentencePair` with its label in lower case.
 
     Raises:
-        FileNotFoundError, ValueError: As for `read_snli`.
+        FileNotFoundError, ValueError: See `read_snli`.
 
     Example:
 
@@ -376,7 +376,7 @@ def _sick(data_dir):
 
 
 def _records(path, columns):
-    """Yields the place and the values of `columns` of each row of a file."""
+    """Yields the place of each row, for errors, and its cells in `columns`."""
     fields, where = dict.fromkeys(columns, ()), None
     with tables.naming(path):
         suffix = pathlib.Path(path).suffix.lower()

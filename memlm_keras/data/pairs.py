@@ -45,11 +45,11 @@ class SentencePair:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PairSplit:
-    """Encoded pairs, one after the other.
+    """Encoded sentence pairs.
 
     Args:
         premises, hypotheses: Tuples of 1-D int32 arrays of token ids.
-        labels: int32 array, indices into the labels of the corpus.
+        labels: int32 array of indices into `PairCorpus.labels`.
     """
 
     premises: tuple
@@ -66,7 +66,7 @@ class PairCorpus:
 
     Args:
         name: Name for reports.
-        description: How the user's files were read.
+        description: Describes how the user's files were read.
 
     Example:
 
@@ -97,12 +97,8 @@ class PairCorpus:
         return digest.hexdigest()[:16]
 
     def batches(self, split, batch_size=50, shuffle=False, seed=0, **kwargs):
-        """Makes the `PairBatches` of one split.
-
-        Args:
-            split: `"train"`, `"validation"` or `"test"`, or a `PairSplit`.
-            batch_size, shuffle, seed, **kwargs: As for `PairBatches`.
-        """
+        """Makes `PairBatches`, which document the arguments, from a split:
+        `"train"`, `"validation"`, `"test"` or a `PairSplit`."""
         # Only batches need Keras, whose import takes seconds.
         from memlm_keras.data.pair_batches import PairBatches
 
@@ -131,13 +127,13 @@ def encode_pairs(
     tokenize=None,
     description="",
 ):
-    """Makes a corpus of pairs.
+    """Encodes sentence pairs.
 
     Args:
-        name, description: As for `PairCorpus`.
-        splits: Dict from `"train"`, `"validation"` and `"test"` to iterables
-            of `SentencePair`s.
-        labels: Tuple of strings, the allowed labels.
+        name, description: See `PairCorpus`.
+        splits: Dict with the keys `"train"`, `"validation"` and `"test"`, and
+            iterables of `SentencePair`s as values.
+        labels: Tuple of the allowed labels, strings.
         vocabulary: `Vocabulary`; `None` builds one from the training pairs
             with the next four arguments.
         vocabulary_size, minimum_count: `size` and `minimum_count` of
@@ -149,7 +145,7 @@ def encode_pairs(
         `PairCorpus`.
 
     Raises:
-        ValueError: A split has no pairs; a label is not in `labels`; or
+        ValueError: A split has no pairs, a label is not in `labels`, or
             `vocabulary` is given together with arguments to build one.
     """
     tokenizer = tokenizer_for(

@@ -1,5 +1,6 @@
-"""Recall: synthetic tasks that need a memory and can be solved without error; a
-task draws rows of token ids, the steps of queries, and answers."""
+"""Synthetic recall tasks, which need a memory and can be solved without error.
+
+A task draws rows of token ids, the steps of their queries, and the answers."""
 
 import dataclasses
 
@@ -10,35 +11,35 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.data.batches import EpochBatches
 
 FILLERS = ("zeros", "uniform")
-# Difference between the seeds of the tasks of a mix.
-_APART = 10_000_000
+# Difference between the seeds for the tasks in a mix.
+_SEED_STEP = 10_000_000
 
 
 @dataclasses.dataclass(frozen=True)
 class MQAR:
     """Multi-query associative recall (Arora et al., 2023, "Zoology").
 
-    A row begins with D pairs of a key and a value, `k1 v1 .. kD vD`. Slots of
-    two tokens follow. D slots, drawn without replacement, begin with one key
-    each; slot i is drawn with a probability proportional to i^(a - 1). These
-    steps are the queries: the target is the value of the key, which the row
-    does not repeat. Keys are ids from 1 to below V / 2, values are ids from
-    V / 2, and all are different within a row.
+    A row begins with D pairs of a key and a value, `k1 v1 .. kD vD`, followed
+    by slots of two tokens. D slots, drawn without replacement, each begin with
+    one of the keys; slot i is drawn with a probability proportional to
+    i^(a - 1). These steps are the queries: the target is the value of the key,
+    which does not follow in the row. Keys are ids from 1 to below V / 2, values
+    are ids from V / 2, and all are different within a row.
 
     After the pairs, `forgetting` keys are written again with a new value, which
     is the answer to their query.
 
     Args:
         vocabulary_size: Integer, V.
-        length: Integer, T, tokens in a row.
-        pairs: Integer, D, keys in a row, each queried once.
+        length: Integer, T, number of tokens in a row.
+        pairs: Integer, D, number of keys in a row, each queried once.
         filler: `"uniform"` for random ids at all other steps, as in Zoology
             since 2024, or `"zeros"`, which is easier.
         forgetting: Integer, number of keys that get a new value.
         power: Float, a.
 
     Raises:
-        ValueError: A size does not fit the others, or the filler is unknown.
+        ValueError: The sizes do not fit together, or the filler is unknown.
 
     Example:
 
@@ -95,10 +96,7 @@ class MQAR:
         return 1 / self.pairs
 
     def draw(self, rows, generator):
-        """Draws rows.
-
-        Args:
-            generator: `numpy.random.Generator`.
+        """Draws rows with a `numpy.random.Generator`.
 
         Returns:
             int32 arrays: token ids `(rows, length)`, steps of the queries
@@ -116,7 +114,7 @@ class MQAR:
             [keys, rewritten_keys], axis=1
         )
         token_ids[:, 1:context:2] = values
-        # The largest sums of log-weights and Gumbel noise are draws without
+        # Adding Gumbel noise and taking the largest sums draws slots without
         # replacement.
         slots = (self.length - context) // 2
         log_weights = (self.power - 1) * np.log(np.arange(1, slots + 1))
@@ -136,18 +134,18 @@ class MQAR:
 
 @dataclasses.dataclass(frozen=True)
 class MQARMix:
-    """Mix of `MQAR` tasks of several lengths for one model.
+    """Mix of `MQAR` tasks with several lengths for one model.
 
-    The README of Zoology trains on 4 to 64 pairs, and tests on 4 to 256 pairs
-    in rows of up to 1,024 tokens: `zoology_mix` of `recipes/recall.py`.
+    Zoology's README trains on 4 to 64 pairs, and tests on 4 to 256 pairs in
+    rows of up to 1,024 tokens; see `zoology_mix` in `recipes/recall.py`.
 
     Args:
         training, test: Tuples of `(pairs, length, rows)`; `rows` is the number
             of rows in an epoch.
-        vocabulary_size, filler, forgetting: As for `MQAR`.
+        vocabulary_size, filler, forgetting: See `MQAR`.
 
     Raises:
-        ValueError: As for `MQAR`.
+        ValueError: See `MQAR`.
 
     Example:
 
@@ -176,12 +174,12 @@ class MQARMix:
 
     @property
     def chance(self):
-        """Accuracy of guessing among a row's values, over the test rows."""
+        """Mean accuracy of guessing among a row's values, over test rows."""
         rows = sum(rows for _, _, rows in self.test)
         return sum(rows / pairs for pairs, _, rows in self.test) / rows
 
     def tasks(self, part):
-        """Returns the `MQAR` tasks of `"training"` or `"test"`, a list."""
+        """Returns a list of `MQAR` tasks for `"training"` or `"test"`."""
         return [
             MQAR(
                 self.vocabulary_size,
@@ -194,11 +192,10 @@ class MQARMix:
         ]
 
     def batches(self, part, batch_size=64, seed=0, rows=None, **arguments):
-        """Makes `MixedBatches`.
+        """Makes `MixedBatches` for `"training"` or `"test"`.
 
         Args:
-            part: `"training"` or `"test"`.
-            rows: Integer, number of rows for every task; `None` for the mix's.
+            rows: Integer, number of rows for each task; `None` uses the mix's.
             **arguments: `fresh` and `shuffle` of `RecallBatches`.
         """
         numbers = [rows or each for _, _, each in getattr(self, part)]
@@ -208,7 +205,7 @@ class MQARMix:
                     task,
                     number,
                     batch_size,
-                    seed=seed + _APART * i,
+                    seed=seed + _SEED_STEP * i,
                     **arguments,
                 )
                 for i, (task, number) in enumerate(
@@ -222,18 +219,18 @@ class MQARMix:
 
 @dataclasses.dataclass(frozen=True)
 class Copy:
-    """Recall of the word exactly `distance` steps before the last one read.
+    """Recall of the token exactly `distance` steps before the current one.
 
-    Words are independent and uniform, so a model that does not keep that word
-    can only guess.
+    Tokens are independent and uniform, so a model that has not stored that
+    token can only guess.
 
     Args:
         distance: Integer of at least 1.
-        vocabulary_size, length: As for `MQAR`.
-        queries: Integer, queries in a row.
+        vocabulary_size, length: See `MQAR`.
+        queries: Integer, number of queries in a row.
 
     Raises:
-        ValueError: A size does not fit the others.
+        ValueError: The sizes do not fit together.
 
     Example:
 
@@ -261,7 +258,7 @@ class Copy:
 
     @property
     def chance(self):
-        """Accuracy of guessing among all words."""
+        """Accuracy of guessing among all tokens."""
         return 1 / self.vocabulary_size
 
     def draw(self, rows, generator):
@@ -281,17 +278,17 @@ class Binding:
     """Recall of the object that one of n people has.
 
     A row is n sentences `person has object .` and the question `what person`;
-    the next word is the answer. Id 0 ends a sentence, 1 is "has" and 2 is
-    "what"; the ids of people and then of objects follow. The people and
-    objects in a row are all different.
+    the target is the object. Id 0 ends a sentence, 1 is "has" and 2 is "what",
+    followed by the ids of people and then of objects. The people and objects
+    in a row are all different.
 
     Args:
-        n: Integer, people in a row.
+        n: Integer, number of people in a row.
         names: Integer of at least `n`, number of people and of objects in the
             vocabulary.
 
     Raises:
-        ValueError: A size does not fit the other.
+        ValueError: The sizes do not fit together.
 
     Example:
 
@@ -350,8 +347,8 @@ class RecallBatches(EpochBatches):
     Item `index` is `(inputs, targets, sample_weight)`:
 
     * `inputs["token_ids"]`: int32 `(batch_size, length)`
-    * `inputs["positions"]`: int32 `(batch_size, queries)`, the steps of the
-      queries, the only steps at which a model has to read its memory
+    * `inputs["positions"]`: int32 `(batch_size, queries)`, steps of the
+      queries; a model needs to read its memory only there
     * `targets`: int32 `(batch_size, queries)`
     * `sample_weight`: float32 `(batch_size, queries)`, 0 in the empty rows of
       the last batch
@@ -360,7 +357,7 @@ class RecallBatches(EpochBatches):
 
     Args:
         task: `MQAR`, `Copy`, `Binding`, or an object with the same attributes.
-        rows: Integer, rows in an epoch.
+        rows: Integer, number of rows in an epoch.
         fresh: Whether to draw new rows for every epoch.
         shuffle: Whether to change the order of the rows every epoch.
 
@@ -431,10 +428,9 @@ class RecallBatches(EpochBatches):
 
 
 class MixedBatches(EpochBatches):
-    """The batches of several `RecallBatches`, each of one task.
+    """Combines several `RecallBatches`; each batch is from one of them.
 
-    In Keras' accuracy each row has the same weight, whatever its number of
-    queries.
+    Keras' accuracy weights all rows equally, whatever their number of queries.
 
     Args:
         parts: List of `RecallBatches` with one batch size.
@@ -494,7 +490,7 @@ def _distinct(generator, rows, count, size):
     """Draws `count` different integers below `size` in each row."""
     chosen = np.zeros((rows, count), np.int64)
     for column in range(count):
-        # `drawn` counts the remaining integers: shift it past the chosen ones.
+        # Map the draw to the integers that are left: skip the chosen ones.
         drawn = generator.integers(size - column, size=rows)
         for taken in np.sort(chosen[:, :column], axis=1).T:
             drawn += drawn >= taken

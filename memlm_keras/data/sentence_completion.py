@@ -1,5 +1,5 @@
-"""The Sentence Completion Challenge (Zweig and Burges, 2011): questions, and
-novels for training."""
+"""Questions and training novels for the Sentence Completion Challenge (Zweig
+and Burges, 2011)."""
 
 import codecs
 import pathlib
@@ -29,19 +29,20 @@ _STRAIGHT_QUOTES = str.maketrans("‘’“”", "''\"\"")
 
 
 def completion_questions(questions, answers, lowercase=True, tokenize="syntok"):
-    """Loads the questions of the challenge from either of its two formats.
+    """Loads the challenge's questions from either of its two formats.
 
     * `Holmes.machine_format.questions.txt` and `...answers.txt`: lines
-      `1a) You are [crying] alone.` to `1e) ...`, and the correct line of each
+      `1a) You are [crying] alone.` to `1e) ...`, and the correct line for each
       question. Questions are numbered consecutively.
     * `Holmes.lm_format.questions.txt` and `...answers.txt`: the sentences
       `<s> You are crying alone </s>`, without the final stop. The blank is
       where the five sentences differ.
 
-    The first line determines the format. For models of `prepare_novels`, use
-    the same `lowercase` and `tokenize` and the machine format, which keeps the
-    final stops. The archive recommends the first 520 of the 1,040 questions
-    for validation and the others for testing; Tran et al. report all of them.
+    The first line determines the format. For models trained on the text from
+    `prepare_novels`, use the same `lowercase` and `tokenize`, and the machine
+    format, which keeps the final stops. The archive recommends the first 520
+    of the 1,040 questions for validation and the others for testing; Tran et
+    al. (2016) report results for all.
 
     Args:
         questions, answers: Paths of the two UTF-8 files.
@@ -56,8 +57,8 @@ def completion_questions(questions, answers, lowercase=True, tokenize="syntok"):
     Raises:
         FileNotFoundError: A file does not exist.
         ValueError: A file is empty, not UTF-8 or in another format, an answer
-            is not a candidate of its question, or the numbers of questions and
-            answers differ.
+            is not one of its question's candidates, or the numbers of questions
+            and answers differ.
         ImportError: `"syntok"` is not installed.
 
     Example:
@@ -95,7 +96,7 @@ def completion_questions(questions, answers, lowercase=True, tokenize="syntok"):
 
 
 def _lines(path):
-    """Returns the numbers and texts of the lines that are not blank."""
+    """Returns number and text of each line that is not blank."""
     lines = [
         (number, line.removeprefix("\ufeff").strip())
         for number, line in enumerate(read_lines(path), 1)
@@ -120,9 +121,9 @@ def _read_numbered(questions, lines, answers, solutions):
         *label, before, word, after = _parse_numbered(questions, place, line)
         if label != [first + question, _LETTERS[letter]]:
             raise ValueError(
-                f"{questions}, line {place}: questions are numbered one by "
-                f"one, with lines a to e. Expected {first + question}"
-                f"{_LETTERS[letter]}). Received: {line[:40]!r}"
+                f"{questions}, line {place}: lines must be numbered in order. "
+                f"Expected {first + question}{_LETTERS[letter]}). Received: "
+                f"{line[:40]!r}"
             )
         if not letter:
             groups.append((place, before, after, []))
@@ -189,14 +190,15 @@ def _parse_enclosed(path, place, line):
     match = _ENCLOSED.match(line)
     if not match or not match[1].strip():
         raise ValueError(
-            f"{path}, line {place}: expected a sentence '<s> ... </s>', of the "
-            f"form of the first question. Received: {line[:80]!r}"
+            f"{path}, line {place}: expected a sentence '<s> ... </s>', like "
+            f"the first question. Received: {line[:80]!r}"
         )
     return match[1].split()
 
 
 def _shared(sentences, longest):
-    """Counts the words, at most `longest`, with which all sentences begin."""
+    """Counts the words shared by the beginnings of all sentences, at most
+    `longest`."""
     for place in range(longest):
         if len({words[place] for words in sentences}) > 1:
             return place
@@ -231,14 +233,14 @@ def prepare_novels(
     encoding="cp1252",
     verbose=1,
 ):
-    """Prepares novels of Project Gutenberg as text to train on.
+    """Prepares novels from Project Gutenberg as training text.
 
-    Each `.txt` file becomes a file of the same name with one sentence per
-    line, its tokens separated by spaces. `load_documents(output)` splits the
-    novels into training, validation and test; `load_text` reads such folders.
-    Header and footer, if marked, are removed, and so are sentences without a
-    letter or digit. With `tokenize="syntok"` underscores, which mark italics,
-    are removed, dashes are tokens, and quotes become straight.
+    Each `.txt` file becomes a file with the same name and one sentence per
+    line, whose tokens are separated by spaces. `load_documents(output)` splits
+    the novels into training, validation and test; `load_text` reads such
+    folders. Headers and footers with marker lines are removed, and so are
+    sentences without a letter or digit. `tokenize="syntok"` also removes
+    underscores, which mark italics, separates dashes and straightens quotes.
 
     The rules of the challenge exclude the sources of its questions: *The Sign
     of the Four*, *The Hound of the Baskervilles*, *The Adventures* and *The
@@ -247,7 +249,7 @@ def prepare_novels(
     Args:
         output: Path of the new folder, written whole or not at all.
         lowercase: Whether to lower-case the text.
-        tokenize: As for `completion_questions`; it receives a sentence.
+        tokenize: See `completion_questions`; receives one sentence.
         encoding: Encoding of files that are not UTF-8.
 
     Returns:
@@ -262,8 +264,8 @@ def prepare_novels(
         OSError: `output` cannot be written.
 
     Warns:
-        UserWarning: Files lack a marker, and are read from the first line or
-            to the last.
+        UserWarning: Files without a marker line are read from the first line,
+            or to the last.
 
     Example:
 
@@ -305,11 +307,10 @@ def prepare_novels(
             if not lines:
                 raise ValueError(
                     f"The novel {file} holds no sentence between its markers. "
-                    "Correct it, or remove it from the folder."
+                    "Correct or remove it."
                 )
             written = "".join(f"{' '.join(line)}\n" for line in lines)
-            path = temporary / f"{file.stem}.txt"
-            path.write_bytes(written.encode())
+            (temporary / f"{file.stem}.txt").write_bytes(written.encode())
             sentences += len(lines)
             tokens += sum(map(len, lines))
             progress.add(1)
@@ -356,13 +357,13 @@ def _read(file, encoding):
                 "Give another `encoding`, such as 'latin-1'."
             ) from error
     lines = re.split("\r\n|\r|\n", text)
-    # Small print may follow the footer, so take the last header before it.
+    # The license may follow the footer: take the last header before it.
     footers = (at for at, line in enumerate(lines) if _FOOTER.match(line))
     end = next(footers, None)
     headers = [at for at, line in enumerate(lines[:end]) if _HEADER.match(line)]
     begin = headers[-1] + 1 if headers else 0
     if headers:
-        # A marker with a long title has several lines; the last ends in stars.
+        # A marker may continue for several lines; the last ends with stars.
         marker = lines[begin - 1 : begin + 3]
         ends = (
             at for at, line in enumerate(marker) if _MARKER_END.search(line)
@@ -372,13 +373,13 @@ def _read(file, encoding):
 
 
 def _sentences(text):
-    """Yields the sentences of a text, strings without line breaks."""
+    """Yields the sentences of a text as strings without line breaks."""
     segmenter, words = load_syntok("segmenter"), _syntok_words()
     for paragraph in re.split(r"\n\s*\n", text):
         paragraph = " ".join(paragraph.split())
         for tokens in segmenter.segment(words.tokenize(paragraph)):
             sentence = "".join(map(str, tokens)).strip()
-            # Lines of stars and the like separate sections.
+            # Drop lines of stars and the like, which separate sections.
             if any(map(str.isalnum, sentence)):
                 yield sentence
 

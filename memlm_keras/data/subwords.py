@@ -1,4 +1,4 @@
-"""Vocabularies of subwords, with the ids of the file that defines them."""
+"""Subword vocabularies that keep the token ids of another program."""
 
 import base64
 import functools
@@ -15,9 +15,9 @@ from memlm_keras.data.vocabulary import Vocabulary
 from memlm_keras.data.vocabulary import checked_tokens
 from memlm_keras.data.vocabulary import tokens_of
 
-# Marks the white space before a word in a piece.
+# Stands for the white space before a word in a piece.
 WORD_START = "\u2581"
-# Characters of word processors, and what a keyboard types instead.
+# Typographic characters, and the keyboard characters that replace them.
 _TYPOGRAPHIC = {
     "\u2018\u2019\u201a\u201b\u2032\u02bc\u00b4": "'",
     "\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb": '"',
@@ -32,12 +32,12 @@ _BYTE = re.compile("<0x[0-9a-fA-F]{2}>")
 
 
 class SentencePieceTokenizer:
-    """Splits texts into pieces with a SentencePiece model, the bytes of its
-    file, after replacing characters by the dict `replacements`."""
+    """Replaces characters, by the dict `replacements`, and splits texts into
+    pieces with a SentencePiece model, given as bytes."""
 
     def __init__(self, model, replacements=None):
         self.model = model
-        # Some models drop white space, or read it as bytes.
+        # Some models drop white space other than spaces, or encode its bytes.
         spaces = dict.fromkeys(WHITE_SPACE, " ")
         self.replacements = spaces | (replacements or {})
         self._table = str.maketrans(self.replacements)
@@ -91,13 +91,13 @@ def _processor(model):
 
 
 class LongestMatchTokenizer:
-    """Splits words from the left into the longest matching tokens; a character
-    that begins no token becomes an unknown token."""
+    """Splits words from the left into the longest matching tokens; characters
+    that begin no token are returned as they are."""
 
     def __init__(self, tokens, unit):
         self.tokens = tokens
         self.unit = unit
-        # Tokens such as `<so>` are control symbols, which no text matches.
+        # Text never matches control symbols such as `<so>`.
         self.matched = frozenset(
             token
             for token in tokens
@@ -134,37 +134,35 @@ _UNITS = ("pieces", "characters", "words")
 
 
 class SubwordVocabulary(Vocabulary):
-    """A vocabulary of pieces of words, with the ids of another program.
+    """Vocabulary of subword pieces that keeps the ids of another program.
 
-    A language model that rescores the output of a recogniser or translator
-    needs the pieces and ids of that engine. Read them from its SentencePiece
-    model with `from_sentencepiece`, or from the `tokens.txt` of sherpa and
-    icefall with `from_tokens_file`. The end of a sentence and the unknown
-    piece keep their ids, too.
+    A language model that rescores the output of a speech recognizer or a
+    translator needs the pieces and ids of that engine. Read them from its
+    SentencePiece model with `from_sentencepiece`, or from the `tokens.txt` of
+    sherpa and icefall with `from_tokens_file`. The end-of-sentence and unknown
+    tokens keep their ids, too.
 
-    A SentencePiece model splits text itself. Without it, each word is split
-    from the left into the longest pieces, which may differ from the engine's
-    split: give the model if you have it.
+    With a SentencePiece model, that model splits text. Without it, each word is
+    split from the left into the longest pieces, which may differ from the
+    engine's split: give the model if you have it.
 
     Args:
         tokens: Iterable of distinct, non-empty strings, in the order of ids.
-        unknown: The token for text that no piece matches; `None` finds
-            `<unk>`.
-        end_of_sentence: The token that ends each sentence; `None` finds
-            `</s>`, `<eos>` or `<sos/eos>`.
+        unknown: Token for text that no piece matches; `None` finds `<unk>`.
+        end_of_sentence: Token that ends each sentence; `None` finds `</s>`,
+            `<eos>` or `<sos/eos>`.
         sentencepiece: `None`, or the bytes of a SentencePiece model.
         unit: Kind of tokens: `"pieces"`, which begin with U+2581 at the
             beginning of a word, `"characters"` or `"words"`; `None` infers it.
         replacements: Only for a SentencePiece model: `None`, a dict from
-            characters to the text that replaces them, or `"typographic"`,
-            which replaces quotes, apostrophes and dashes of word processors by
-            keyboard characters, and drops soft hyphens, unless a piece has
-            them.
+            characters to replacement texts, or `"typographic"`, which replaces
+            typographic quotes, apostrophes and dashes by keyboard characters,
+            and drops soft hyphens, unless a piece has them.
 
     Raises:
-        ValueError: A token is empty or repeated, a special token is not among
-            the tokens, the SentencePiece model is damaged, or `replacements`
-            is not as described above.
+        ValueError: A token is empty or repeated, a special token is not in
+            `tokens`, the SentencePiece model is damaged, or `replacements` is
+            invalid.
         ImportError: `sentencepiece` is not installed.
 
     Example:
@@ -229,7 +227,7 @@ class SubwordVocabulary(Vocabulary):
 
     @classmethod
     def build(cls, *arguments, **keywords):
-        """Raises `ValueError`: SentencePiece or an engine makes the pieces."""
+        """Raises `ValueError`: SentencePiece builds the pieces."""
         raise ValueError(
             "A `SubwordVocabulary` is not built from a text: train a "
             "SentencePiece model, and use `from_sentencepiece`."
@@ -239,10 +237,8 @@ class SubwordVocabulary(Vocabulary):
     def from_sentencepiece(
         cls, path, unknown=None, end_of_sentence=None, replacements=None
     ):
-        """Reads a SentencePiece model, and keeps its ids.
-
-        Args and Raises: as for the class, and `FileNotFoundError`.
-        """
+        """Reads the file of a SentencePiece model and keeps its ids; see the
+        class for the arguments and errors."""
         model = pathlib.Path(path).read_bytes()
         try:
             processor = _processor(model)
@@ -262,7 +258,7 @@ class SubwordVocabulary(Vocabulary):
         end_of_sentence=None,
         unit=None,
     ):
-        """Reads an engine's `tokens.txt`: lines of a token and its id.
+        """Reads an engine's `tokens.txt`, whose lines are a token and its id.
 
         Args:
             sentencepiece: `None`, or path of the SentencePiece model that
@@ -270,7 +266,7 @@ class SubwordVocabulary(Vocabulary):
             unknown, end_of_sentence, unit: As for the class.
 
         Raises:
-            FileNotFoundError: There is no such file.
+            FileNotFoundError: The file does not exist.
             ValueError: The file is not UTF-8, a line is not a token and an id,
                 or the ids are not 0, 1, 2 and so on, in any order.
         """
@@ -317,7 +313,7 @@ class SubwordVocabulary(Vocabulary):
         """
         if token in (self.unknown, self.end_of_sentence):
             return f" {token} ".encode()
-        # `<0xE4>` is one byte of a character without a piece.
+        # Characters without a piece are split into bytes such as `<0xE4>`.
         if _BYTE.fullmatch(token):
             return bytes.fromhex(token[3:5])
         return token.replace(WORD_START, " ").encode()
@@ -345,7 +341,7 @@ class SubwordVocabulary(Vocabulary):
     def _characters(self, token):
         if self.unit != "pieces":
             return super()._characters(token)
-        # Bytes that continue a character of UTF-8 are not counted.
+        # Count the first byte of each UTF-8 character, not the others.
         return sum(byte & 0xC0 != 0x80 for byte in self.bytes_of(token))
 
     def begins_word(self, token):
@@ -361,7 +357,7 @@ class SubwordVocabulary(Vocabulary):
             "end_of_sentence": self.end_of_sentence,
             "sentencepiece": model and base64.b64encode(model).decode(),
             "unit": self.unit,
-            # Vocabularies without replacements keep their fingerprints.
+            # Omitted if empty, so that fingerprints of older files stay valid.
             **({"replacements": r} if (r := self.replacements) else {}),
         }
 

@@ -18,16 +18,16 @@ from memlm_keras import files
 
 SUFFIXES = (".csv", ".tsv")
 _DELIMITERS = ",;\t"
-# A line for Excel before the table, which names the delimiter.
+# Excel reads the delimiter from a line before the table.
 _SEPARATOR = re.compile(r'"?sep=(.)"?\1*', re.IGNORECASE)
-# Rows after the first that decide whether it is a header.
+# Number of rows that are compared with the first to see if it is a header.
 _ROWS = 100
 _IS_CSV = "A .tsv has no quotation marks around its cells: call the file .csv"
 
 
 @contextlib.contextmanager
 def naming(where):
-    """Context that adds a file or line to the message of a `ValueError`."""
+    """Context manager that puts a file or line before `ValueError` messages."""
     try:
         yield
     except ValueError as error:
@@ -38,8 +38,8 @@ def naming(where):
 
 
 def read_texts(path, suffixes):
-    """Returns pairs of path and text of the files with these suffixes: a file,
-    or all in a folder or `.zip` archive."""
+    """Returns `(path, text)` for a file, or for all files with one of the
+    `suffixes` in a folder or `.zip` archive."""
     path = pathlib.Path(path)
     remedy = f"Expected {', '.join(suffixes)}, a folder of them, or a .zip."
     found = {}
@@ -62,27 +62,27 @@ def read_texts(path, suffixes):
 
 
 def _is_wanted(name, suffixes):
-    """Returns whether to read a file of a folder or archive."""
+    """Returns whether to read a file in a folder or archive."""
     hidden = any(part.startswith((".", "__MACOSX")) for part in name.parts)
     return name.suffix.lower() in suffixes and not hidden
 
 
 def decode(data, name):
     """Decodes a file as UTF-8, UTF-16 or else Windows-1252, which Excel writes;
-    lines end in line feeds."""
+    all line ends become line feeds."""
     marked = data.startswith((b"\xff\xfe", b"\xfe\xff"))
     with naming(name):
         try:
             text = data.decode("utf-16" if marked else "utf-8-sig")
         except UnicodeDecodeError as error:
-            # The error's places do not count the byte order mark of UTF-8.
+            # `error.start` does not count UTF-8's byte order mark.
             place = len(data) - len(error.object) + error.start
             line = data.count(b"\n", 0, place) + 1
             reason = (
                 f"line {line} has the byte 0x{data[place]:02x}, which is not "
                 f"{error.encoding}"
             )
-            # After valid UTF-8 sequences, the file is damaged UTF-8.
+            # If valid UTF-8 sequences come before, the file is damaged UTF-8.
             if marked or not data[:place].isascii():
                 raise ValueError(f"{reason}. Save it as UTF-8") from None
             try:
@@ -105,8 +105,8 @@ def decode(data, name):
 
 
 def names_of(paths):
-    """Returns a different name for each path: without suffix, with the folders
-    in which they differ if needed, or with suffix too."""
+    """Returns a different name for each path: its stem, or else its relative
+    path, without or with the suffix."""
     root = os.path.commonpath([path.parent for path in paths])
     paths = [path.relative_to(root) for path in paths]
     for name in (lambda p: p.stem, lambda p: str(p.with_suffix("")), str):
@@ -120,22 +120,22 @@ def names_of(paths):
 
 
 def read_rows(lines, suffix, fields=None, optional=(), whole=True):
-    """Yields the line number and the cells, a dict, of each row of a table.
+    """Yields the line number and a dict of the cells for each row of a table.
 
     A table without a header is read if it has as many columns as `fields`.
-    A column without a name, or with a repeated name, gets its number added.
+    The number of a column is added to its name if missing or repeated.
 
     Args:
-        lines: iterable of lines.
-        suffix: string; `".jsonl"` has objects, `".csv"` may have quotation
-            marks around cells, and other files have tabs between cells.
-        fields: dict from names of columns to other names that each may have;
-            case and punctuation are ignored.
-        optional: fields that may be missing.
-        whole: whether every row must have all its cells.
+        lines: Iterable of lines.
+        suffix: `".jsonl"` for lines of JSON objects, `".csv"` for cells that
+            may have quotation marks; other files have tabs between cells.
+        fields: Dict from names of columns to lists of their other names; case
+            and punctuation are ignored.
+        optional: Fields that may be missing.
+        whole: Whether every row must have all cells.
 
     Raises:
-        ValueError: for a damaged line, and for missing columns.
+        ValueError: A line is damaged, or a column missing.
     """
     fields = fields or {}
     if suffix == ".jsonl":
@@ -183,7 +183,7 @@ def read_rows(lines, suffix, fields=None, optional=(), whole=True):
 
 
 def _objects(lines, fields, optional):
-    """Yields the rows of JSON lines."""
+    """Yields line number and dict of cells from JSON lines."""
     known = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -202,8 +202,8 @@ def _objects(lines, fields, optional):
 
 
 def _split_csv(lines):
-    """Returns the rows, split by the first delimiter with which all rows have
-    the same number of cells."""
+    """Splits CSV lines by the first delimiter with which all rows have the same
+    number of cells; returns line number and cells of each row."""
     lines, offset = [*lines], 0
     first = next(filter(str.strip, lines), "")
     delimiters = sorted(_DELIMITERS, key=first.count, reverse=True)
@@ -213,20 +213,20 @@ def _split_csv(lines):
         delimiters = [separator[1]]
     text = "\n".join(lines[offset:])
     tables = [_parsed(text, each, offset) for each in delimiters]
-    even = [
+    even = (
         table
         for table in tables
         if isinstance(table, list)
         and len({len(cells) for _, cells in table if any(cells)}) == 1
-    ]
-    table = (even or tables)[0]
+    )
+    table = next(even, tables[0])
     if isinstance(table, ValueError):
         raise table
     return table
 
 
 def _parsed(text, delimiter, offset):
-    """Returns the rows of a CSV text, or the `ValueError` of reading it."""
+    """Returns the rows of a CSV text, or a `ValueError` if it is damaged."""
     reader = csv.reader(
         io.StringIO(text, newline=""),
         delimiter=delimiter,
@@ -250,7 +250,7 @@ def _parsed(text, delimiter, offset):
 
 
 def _is_quoted(cell):
-    """Returns whether a cell has CSV quotes, doubled within."""
+    """Returns whether a cell has CSV quotation marks, doubled inside it."""
     inner = cell[1:-1]
     return (
         cell[:1] == cell[-1:] == '"'
@@ -263,13 +263,13 @@ def _is_quoted(cell):
 
 
 def _simple(name):
-    """Returns a name without case and punctuation."""
+    """Returns a name in lower case without punctuation."""
     return re.sub(r"[\W_]+", "", name).lower()
 
 
 def _differs(first, others):
-    """Returns whether the first row has single words above a column of
-    sentences."""
+    """Returns whether the first row has only single words and another column
+    cell is always longer."""
     if any(len(cell.split()) > 1 for cell in first):
         return False
     return any(
@@ -278,7 +278,7 @@ def _differs(first, others):
 
 
 def _named(names, fields, optional):
-    """Returns names of columns; names known to `fields` are replaced by it."""
+    """Returns names of columns, with the other names in `fields` replaced."""
     simple, named, missing = [*map(_simple, names)], [*names], []
     for field, others in fields.items():
         own, other = {_simple(field)}, {*map(_simple, others)}
@@ -303,7 +303,7 @@ def _named(names, fields, optional):
 
 
 def _numbered(header):
-    """Adds the number of the column to missing and repeated names."""
+    """Adds the column's number to missing and repeated names."""
     names = []
     for number, name in enumerate(header, 1):
         name = name.strip() or "column"
@@ -317,8 +317,8 @@ def _numbered(header):
 
 
 class ResultTable:
-    """Base class of results with one row per word or sentence; a subclass
-    defines `columns()`, a dict of columns by name."""
+    """Base class for results with one row per word or sentence; subclasses
+    define `columns()`, which returns a dict of columns by name."""
 
     def to_tsv(self):
         """Returns `columns()` as tab-separated text with a header."""

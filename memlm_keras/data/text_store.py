@@ -25,8 +25,8 @@ _SUMS = "checksums.json"
 _TRIES = 3
 # Longest line in bytes: a text with a longer line has no sentences.
 _LONGEST_LINE = 2**26
-# A progress bar is shown only for texts of at least `_LEAST_PROGRESS` bytes. It
-# begins after `_BEFORE_PROGRESS`, since some callers read the first lines only.
+# Texts of at least `_LEAST_PROGRESS` bytes get a progress bar. It begins after
+# `_BEFORE_PROGRESS` bytes, since some callers read only the first lines.
 _LEAST_PROGRESS, _BEFORE_PROGRESS = 20_000_000, 10_000_000
 # Smaller shares of unknown characters are not reported.
 _LEAST_SHARE = 0.001
@@ -40,14 +40,14 @@ _MARKS = re.compile(
 
 
 def unmarked(line):
-    """Removes the `<s>` before a line and the `</s>` or `<eos>` after it that
-    some programs write; here the end of the line is the mark."""
+    """Removes the boundary marks that some programs write: `<s>` at the
+    beginning of a line, and `</s>` or `<eos>` at its end."""
     return _MARKS.sub("", line) if "<" in line else line
 
 
 class EnteredText:
-    """Removes boundary marks from lines, and counts lines with marks and
-    unknown characters."""
+    """Removes boundary marks from lines, and counts these lines and characters
+    that are not in the vocabulary."""
 
     def __init__(self, vocabulary):
         self.vocabulary = vocabulary
@@ -63,7 +63,7 @@ class EnteredText:
         return bare
 
     def notes(self):
-        """Yields messages for the user about marks and characters."""
+        """Yields messages to the user about marks and characters."""
         if self.marked:
             yield (
                 "Lines that begin with <s> or end with </s> or <eos>: "
@@ -86,15 +86,15 @@ class EnteredText:
 
 # === Sources ===
 
-# A source has attributes `path` and `has_documents`. `identity()` returns plain
-# values that change if the text changes. `sentences()` yields each line, or the
-# list of its tokens, and whether it begins a document.
+# A source has the attributes `path` and `has_documents`. `identity()` returns
+# plain values that change when the text changes. `sentences()` yields pairs: a
+# line, or the list of its tokens, and whether it begins a document.
 
 
 @dataclasses.dataclass(eq=False)
 class TextSource:
-    """The lines of a UTF-8 file, or of a folder with one `.txt` file per
-    document; a match of `document_start` begins a document."""
+    """Lines from a UTF-8 file, or from a folder with one `.txt` file per
+    document; lines that match `document_start` begin documents."""
 
     path: pathlib.Path
     keep_blank_lines: bool = False
@@ -138,7 +138,7 @@ class TextSource:
                 begins = False
 
     def documents(self):
-        """Yields the list of sentences of each document."""
+        """Yields each document as a list of sentences."""
         document, begun = [], 0
         for sentence, begins in self.sentences():
             begun += begins
@@ -157,9 +157,7 @@ class TextSource:
             before, at, after = itertools.tee(read_lines(file, advance), 3)
             next(after, None)
             for previous, line, following in zip(
-                itertools.chain([""], before),
-                at,
-                itertools.chain(after, [""]),
+                itertools.chain([""], before), at, itertools.chain(after, [""])
             ):
                 if not (self.keep_blank_lines or unmarked(line).strip()):
                     continue
@@ -174,7 +172,7 @@ class TextSource:
 
 
 class TextPart:
-    """The documents of a source with the indices `units`, or its lines if it
+    """Selects documents from a source by the indices `units`, or lines if it
     has no documents; blank lines are not counted."""
 
     def __init__(self, source, units):
@@ -200,7 +198,7 @@ class TextPart:
 
 
 class FileSource:
-    """The sentences that `read` yields from files; `kind` names the format."""
+    """Sentences that `read` yields from files; `kind` names the format."""
 
     def __init__(self, kind, files, read, has_documents=False):
         self.kind = kind
@@ -218,17 +216,17 @@ class FileSource:
 
 
 def files_identity(files):
-    """Returns absolute path, size and time of change of each file, for JSON."""
+    """Returns a list of absolute path, size and modification time per file."""
     stats = [(file.resolve(), file.stat()) for file in files]
     return [[str(file), stat.st_size, stat.st_mtime_ns] for file, stat in stats]
 
 
 def read_documents(paths, document_start=None, part=1, parts=1):
-    """Iterates over name and list of lines of each document in files and in
-    folders of `.txt` files, or in part `part` of `parts` equal parts.
+    """Iterates over `(name, lines)` for each document in files and in folders
+    of `.txt` files, or only in part `part` of `parts` equal parts.
 
-    Each file is a document, named by its path. With `document_start`, a match
-    begins a document, and the name has its number in the file, too."""
+    Each file is a document, named by its path. With `document_start`, lines
+    that match begin documents, whose names end with their numbers."""
     sources = [
         TextSource(file, document_start=document_start)
         for path in paths
@@ -261,7 +259,7 @@ def _chosen_documents(sources, chosen, numbered):
 
 
 def _progress(name, files):
-    """Returns a function that receives the number of bytes of each line, and
+    """Returns a function to call with the number of bytes in each line; it
     shows a progress bar for large files."""
     size = sum(file.stat().st_size for file in files)
     if size < _LEAST_PROGRESS:
@@ -283,10 +281,10 @@ def _progress(name, files):
 
 
 def read_lines(path, advance=lambda count: None):
-    """Yields the lines of a UTF-8 file without line ends; `advance` receives
-    the number of bytes of each."""
-    # Only line feeds end lines, because Python's other line ends occur within
-    # sentences. A file without line feeds may have carriage returns (old Macs).
+    """Yields the lines of a UTF-8 file without line ends; calls `advance` with
+    the number of bytes in each."""
+    # Only line feeds end lines, because other characters at which Python ends
+    # lines occur within sentences. Without line feeds, carriage returns do.
     offset = 0
     with open(path, "rb") as file:
         read_line = functools.partial(file.readline, _LONGEST_LINE + 1)
@@ -349,24 +347,24 @@ def _list_files(path):
 
 
 class TextCounts(NamedTuple):
-    """Counts of a text that cannot be computed from its token ids."""
+    """Counts in the original text, which token ids do not give."""
 
     words: int  # separated by white space
-    characters: int  # white space and the end of a line count as one each
+    characters: int  # each white space or end of a line counts as one
     unknown: dict  # from normalized unknown words to their counts
-    marked: int = 0  # lines whose boundary marks were removed
+    marked: int = 0  # lines from which boundary marks were removed
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Split:
-    """One part of a corpus: its token ids and where its documents begin.
+    """One part of a corpus: token ids and the offsets of documents.
 
     Args:
-        tokens: 1-D int32 array or memory map, the ids of all tokens including
-            the ends of sentences.
+        tokens: 1-D int32 array or memory map of token ids, including
+            end-of-sentence tokens.
         document_starts: 1-D int64 array of ascending offsets into `tokens`
             from 0; or `None` for a text without documents.
-        counts: `TextCounts` of the original text, for
+        counts: `TextCounts` from the original text, for
             `memlm_keras.evaluation.text_bits`; or `None`.
 
     Example:
@@ -384,8 +382,8 @@ class Split:
         return len(self.tokens)
 
     def longest_first(self):
-        """Returns a `Split` with the longest documents first, which fill the
-        rows of batches evenly; `ValueError` for a text without documents."""
+        """Returns a `Split` with the longest documents first, so that they fill
+        rows evenly; raises `ValueError` for a text without documents."""
         if self.document_starts is None:
             raise ValueError(
                 "`longest_first` needs a split with `document_starts`. "
@@ -398,7 +396,8 @@ class Split:
 
 
 def stored_split(source, vocabulary, cache_dir, name):
-    """Returns the memory-mapped `Split` of a source, encoded once."""
+    """Encodes a source, or reads it from the cache; returns a memory-mapped
+    `Split`."""
     key = fingerprint(source.identity(), vocabulary.get_config())
 
     def make(folder):
@@ -440,7 +439,7 @@ def _write(source, vocabulary, folder):
                 unknown.update(t for t in tokens if t not in vocabulary)
             file.write(np.array([*ids, end_id], "<i4").tobytes())
             count += len(ids) + 1
-        # NumPy pads the header so that a longer length fits in its place.
+        # NumPy pads the header, so a longer shape can overwrite it.
         file.seek(0)
         header["shape"] = (count,)
         np.lib.format.write_array_header_1_0(file, header)
@@ -456,8 +455,8 @@ def _write(source, vocabulary, folder):
 
 
 def stored_document_lengths(source, tokenizer, cache_dir, name):
-    """Returns the number of tokens of each document, including the ends of
-    sentences, int64."""
+    """Returns the number of tokens in each document, int64, including
+    end-of-sentence tokens; cached."""
     key = fingerprint(source.identity(), tokenizer)
 
     def make(folder):
@@ -493,7 +492,7 @@ def _check(source, count, starts):
 
 
 def fingerprint(*parts):
-    """Returns a hash of plain values and of objects with a `get_config`."""
+    """Computes a hash of plain values and of objects with `get_config`."""
     text = json.dumps(
         [_FORMAT_VERSION, *parts],
         sort_keys=True,
@@ -503,16 +502,15 @@ def fingerprint(*parts):
 
 
 def stored(cache_dir, kind, name, make, read):
-    """Reads the folder `kind/name` of the cache; `make` writes it if it is
-    missing or damaged. `name` must identify the contents."""
+    """Reads the cache folder `kind/name`, which `make` writes if it is missing
+    or damaged; `name` must identify the contents."""
     folder = pathlib.Path(cache_dir) / kind / name
     for _ in range(_TRIES):
         try:
             _check_sums(folder)
             return read(folder)
         except FileNotFoundError:
-            # Missing, or being replaced by another process.
-            pass
+            pass  # Missing, or being replaced by another process.
         except ValueError as error:
             warnings.warn(str(error), stacklevel=3)
         with atomic_path(folder) as temporary:

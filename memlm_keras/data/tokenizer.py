@@ -1,5 +1,5 @@
-"""Tokenizers: text to words, and tokens to sentences; `words_in_graph.py`
-builds the same tokenizers in a TensorFlow graph."""
+"""Splits text into tokens and tokens into sentences; `words_in_graph.py` has
+the same tokenizers in a TensorFlow graph."""
 
 import functools
 import importlib.metadata
@@ -21,17 +21,17 @@ NUMBER_PATTERN = r"[+\-]?[0-9]+([.,:/\-][0-9]+)*"
 
 _NUMBER = re.compile(NUMBER_PATTERN)
 _CODE_POINTS = 0x110000
-# No script of Unicode has this number.
+# Class of white space; no Unicode script has this number.
 SPACE_CLASS = 255
 
 
 class Tokenizer:
-    """Splits texts into tokens, and normalizes case and numbers.
+    """Splits texts into tokens and normalizes case and numbers.
 
     Args:
         split: Where to split:
 
-            * `"white_space"`: at white space, as Python's `str.split`.
+            * `"white_space"`: at white space, like Python's `str.split`.
             * `"unicode_script"`: also where `tf.strings.unicode_script`
               changes, which separates words from punctuation and digits:
               `"can't stop."` becomes `can ' t stop .`, and `"<unk>"` three
@@ -40,9 +40,9 @@ class Tokenizer:
               characters of one script across a space.)
             * `"characters"`: between all characters, for text without spaces
               between words, such as Chinese.
-        lowercase: Whether to lower-case each character by itself; unlike
+        lowercase: Whether to lower-case each character by itself; unlike in
             `str.lower`, a Greek sigma does not depend on its place in a word.
-        numbers: `None`, or the token, such as `"N"`, that replaces numbers.
+        numbers: `None`, or a token, such as `"N"`, that replaces numbers.
 
     Raises:
         ValueError: An argument is not as described above.
@@ -78,7 +78,7 @@ class Tokenizer:
         )
 
     def normalize(self, tokens):
-        """Normalizes case and numbers of tokens; returns a list."""
+        """Normalizes case and numbers; returns a list of tokens."""
         if self.lowercase:
             table = lower_case()
             tokens = [token.translate(table) for token in tokens]
@@ -115,8 +115,8 @@ class Tokenizer:
 
 @functools.cache
 def lower_case():
-    """Returns a dict from code points to their lower case, one code point each;
-    a dotted capital I becomes a plain i, as in Unicode's simple mapping."""
+    """Returns a dict from each code point to its lower case, one code point; a
+    dotted capital I becomes a plain i, as in Unicode's simple mapping."""
     lowered = ((code, chr(code).lower()) for code in range(_CODE_POINTS))
     return {
         code: ord(lower[0]) for code, lower in lowered if lower != chr(code)
@@ -158,8 +158,8 @@ def load_syntok(module):
 
 
 def split_sentences(tokens):
-    """Yields the sentences of a list of tokens; all stops except those of
-    abbreviations must be separate tokens."""
+    """Yields the sentences in a list of tokens; stops must be separate tokens,
+    except in abbreviations."""
     segment = load_syntok("segmenter").segment
     token_of = load_syntok("tokenizer").Token
     seen, offset, quoting = [], 0, False
@@ -178,6 +178,6 @@ def split_sentences(tokens):
 
 
 def splitter_version():
-    """Returns name and version of the package that splits sentences."""
+    """Returns the name and version of the package that splits sentences."""
     load_syntok("segmenter")
     return f"syntok {importlib.metadata.version('syntok')}"

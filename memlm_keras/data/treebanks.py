@@ -1,4 +1,4 @@
-"""Treebanks in CoNLL-U, the format of Universal Dependencies."""
+"""Reads treebanks in CoNLL-U, the format of Universal Dependencies."""
 
 import dataclasses
 import itertools
@@ -14,7 +14,7 @@ from memlm_keras.data.text_store import FileSource
 from memlm_keras.data.text_store import read_lines
 
 _COLUMNS = 10
-# Ranges of multiword tokens, and empty nodes.
+# Ids of multiword tokens (`3-4`) and empty nodes (`5.1`).
 _SKIPPED = re.compile(r"\d+(-\d+|\.\d+)")
 _FORM, _HEAD, _RELATION = 1, 6, 7
 
@@ -32,13 +32,13 @@ def load_conllu(
 ):
     """Loads a corpus from CoNLL-U files, such as a treebank.
 
-    Every sentence becomes its word forms and an end of sentence. The words are
-    the nodes of the tree: the parts of a multiword token (`di` and `il` of
-    Italian `del`), without empty nodes.
+    Every sentence becomes its word forms and an end-of-sentence token. The
+    words are the nodes of the tree: multiword tokens are split into their parts
+    (Italian `del` into `di` and `il`), and empty nodes are skipped.
 
     Args:
         train, validation, test: Path of a UTF-8 file, or list of such paths.
-        vocabulary, vocabulary_size, minimum_count, numbers, cache_dir: As for
+        vocabulary, vocabulary_size, minimum_count, numbers, cache_dir: See
             `memlm_keras.data.load_text`.
 
     Returns:
@@ -84,7 +84,7 @@ def load_conllu(
 
 
 def _words(path):
-    """Yields the word forms of each sentence, in the form of a source."""
+    """Yields the word forms of each sentence, and False: no documents."""
     for rows in _sentence_rows(path):
         yield [columns[_FORM] for _, columns in rows], False
 
@@ -97,10 +97,10 @@ class ParsedSentence:
     """A sentence with its dependency tree.
 
     Attributes:
-        words: tuple of strings, the word forms.
-        heads: integer array `(words,)`, index of the word that each word
-            depends on, and -1 for the root.
-        relations: tuple of strings, the types of these dependencies.
+        words: Tuple of word forms, strings.
+        heads: Integer array `(words,)`, index of the head of each word, -1
+            for the root.
+        relations: Tuple of dependency types, strings.
     """
 
     words: tuple
@@ -109,16 +109,15 @@ class ParsedSentence:
 
 
 def read_conllu(path):
-    """Reads a list of `ParsedSentence` from a CoNLL-U file in UTF-8.
+    """Reads a list of `ParsedSentence`s from a UTF-8 CoNLL-U file.
 
     Comments, ranges of multiword tokens (`3-4`) and empty nodes (`5.1`) are
     skipped, because they are not nodes of the tree.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if the file is not UTF-8, has no sentence or a line that is
-            not CoNLL-U, or if heads do not form a tree; the message names the
-            line.
+        FileNotFoundError: The file does not exist.
+        ValueError: The file is not UTF-8 or has no sentence, a line is not
+            CoNLL-U, or heads do not form a tree; the message names the line.
 
     Example:
 
@@ -139,7 +138,7 @@ def read_conllu(path):
 
 
 def _sentence_rows(path):
-    """Yields a list of line number and columns of each word, per sentence."""
+    """Yields one list per sentence, with line number and columns per word."""
     rows = []
     lines = itertools.chain(read_lines(path), [""])
     for number, line in enumerate(lines, start=1):
@@ -194,7 +193,7 @@ def _sentence(rows, path):
             f"{where}: the heads of this sentence must lie in 0 .. "
             f"{len(words)}, the number of its words. Received: {max(heads)}"
         )
-    # Following the heads must lead to the root, whose head is itself.
+    # From every word, following the heads must lead to the root, index 0.
     reached = np.array([0, *heads])
     for _ in range(len(words).bit_length()):
         reached = reached[reached]

@@ -1,4 +1,4 @@
-"""Vocabularies: the words of a model and their ids."""
+"""Vocabularies, which map tokens to ids."""
 
 import collections
 import functools
@@ -14,11 +14,11 @@ from memlm_keras.files import atomic_path
 
 
 class Vocabulary:
-    """A fixed list of tokens with ids, and a tokenizer for text.
+    """Fixed list of tokens with ids, and a tokenizer for text.
 
-    The end of a sentence has id 0 and the unknown token id 1; the other tokens
-    follow in the order of `tokens`. Corpora, models and exported graphs read
-    text with the tokenizer of their vocabulary.
+    The end-of-sentence token has id 0 and the unknown token id 1; the other
+    tokens follow in the order of `tokens`. Corpora, models and exported graphs
+    split text with the vocabulary's tokenizer.
 
     Args:
         tokens: Iterable of distinct, non-empty strings.
@@ -40,11 +40,7 @@ class Vocabulary:
     """
 
     def __init__(
-        self,
-        tokens,
-        unknown="<unk>",
-        end_of_sentence="<eos>",
-        tokenizer=None,
+        self, tokens, unknown="<unk>", end_of_sentence="<eos>", tokenizer=None
     ):
         specials = (end_of_sentence, unknown)
         tokens = [
@@ -82,12 +78,12 @@ class Vocabulary:
                 of tokens.
             size: Largest number of entries, including the two special tokens;
                 `None` keeps all.
-            minimum_count: Integer, how often a token must occur. `None` is 1,
-                or 2 if the text has no unknown tokens otherwise, so that a
-                model can learn about them.
+            minimum_count: Integer, how often a token must occur; `None` means
+                1, or 2 if the text would otherwise have no unknown token from
+                which a model can learn.
 
         Returns:
-            `Vocabulary`, with the most frequent tokens first, and ties in
+            `Vocabulary` with the most frequent tokens first, and ties in
             alphabetical order.
 
         Raises:
@@ -122,7 +118,7 @@ class Vocabulary:
 
     @classmethod
     def from_file(cls, path):
-        """Reads a file of `save`, or a plain list with one token per line.
+        """Reads a file written by `save`, or a list with one token per line.
 
         Raises:
             FileNotFoundError: There is no such file.
@@ -162,11 +158,8 @@ class Vocabulary:
             ) from error
 
     def save(self, path):
-        """Writes the vocabulary as JSON, whole or not at all.
-
-        Raises:
-            OSError: The folder cannot be written.
-        """
+        """Writes the vocabulary as JSON, whole or not at all; raises `OSError`
+        if the folder cannot be written."""
         config = {"class_name": type(self).__name__, **self.get_config()}
         with atomic_path(path) as temporary:
             temporary.write_text(
@@ -175,7 +168,7 @@ class Vocabulary:
             )
 
     def encode(self, text_or_tokens):
-        """Looks up ids, without an end of sentence.
+        """Looks up ids, without adding an end-of-sentence token.
 
         Args:
             text_or_tokens: A string, which the tokenizer splits, or an iterable
@@ -189,12 +182,12 @@ class Vocabulary:
         return np.array([get(token, unknown_id) for token in tokens], np.int32)
 
     def encode_sentence(self, text_or_tokens):
-        """Looks up ids as `encode` does, and adds the end of the sentence."""
+        """Looks up ids like `encode`, and adds the end-of-sentence token."""
         ids = self.encode(text_or_tokens)
         return np.append(ids, np.int32(self.end_of_sentence_id))
 
     def decode(self, ids):
-        """Looks up the tokens of ids.
+        """Looks up tokens by id.
 
         Args:
             ids: 1-D integers, as an array, tensor or list.
@@ -233,19 +226,17 @@ class Vocabulary:
         return " ".join(self._tokens(ids_or_tokens))
 
     def count_words(self, ids):
-        """Counts words and ends of sentences in an integer array of ids.
-
-        This is the divisor of perplexity per word; here each token is a word.
-        """
+        """Counts words and ends of sentences in an integer array of ids, the
+        divisor of perplexity per word; here each token is a word."""
         return int(np.size(ids))
 
     def count_characters(self, ids):
-        """Counts the characters of the text of an integer array of ids.
+        """Counts the characters of the text that an integer array of ids gives,
+        the divisor of bits per character.
 
-        A space, or the end of a line, counts after each token. If tokens are
-        characters there are no spaces, and an end of a sentence counts as one.
-        An unknown word counts as its token. This is the divisor of bits per
-        character.
+        Each token is followed by a space or the end of a line, which counts as
+        one. If tokens are characters, there are no spaces, and each end of a
+        sentence counts as one. Unknown words count as the unknown token.
 
         Example:
 
@@ -266,8 +257,8 @@ class Vocabulary:
         return len(token) + self._has_spaces
 
     def begins_word(self, token):
-        """Returns whether a token, a string, begins a word: always here; for
-        pieces, if it begins with U+2581 or ends a sentence.
+        """Returns whether a token begins a word: always here; subword pieces do
+        if they begin with U+2581 or end a sentence.
 
         Example:
 
@@ -281,14 +272,14 @@ class Vocabulary:
         return frozenset().union(*self.tokens)
 
     def unseen_characters(self, text):
-        """Counts the characters of a text that are in no token.
+        """Counts the characters in a text that no token has.
 
         Args:
-            text: string, which the tokenizer splits, or an iterable of tokens.
+            text: String, which the tokenizer splits, or an iterable of tokens.
 
         Returns:
-            `collections.Counter` of characters; for pieces, it includes
-            characters that are read as bytes.
+            `collections.Counter` of characters; with subword pieces, it
+            includes characters that are encoded as bytes.
 
         Example:
 
@@ -305,13 +296,13 @@ class Vocabulary:
 
     @functools.cached_property
     def fingerprint(self):
-        """Hash of tokens and tokenizer, a string of 16 characters."""
+        """Hash of the tokens and the tokenizer, a string of 16 characters."""
         text = json.dumps(self.get_config(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
     def end_of_sentence_id(self):
-        """Id of the end of a sentence."""
+        """Id of the end-of-sentence token."""
         return self._ids[self.end_of_sentence]
 
     @property
@@ -366,7 +357,7 @@ class Vocabulary:
 
 
 def tokens_of(text_or_tokens, tokenizer):
-    """Returns the normalized tokens of a text or an iterable of tokens."""
+    """Splits a text, or normalizes an iterable of tokens; returns tokens."""
     if isinstance(text_or_tokens, str):
         return tokenizer.tokenize(text_or_tokens)
     return tokenizer.normalize(text_or_tokens)

@@ -13,7 +13,7 @@ from memlm_keras.data.tokenizer import lower_case
 
 
 class Words:
-    """A vocabulary in a graph; a saved module must refer to its `resources`."""
+    """Vocabulary in a graph; a saved module must keep its `resources`."""
 
     def __init__(self, vocabulary):
         self.tokens = tf.constant(vocabulary.tokens)
@@ -24,8 +24,8 @@ class Words:
             default_value=vocabulary.unknown_id,
         )
         tokenizer = vocabulary.tokenizer
-        # A SentencePiece model needs the operators of tensorflow_text, which
-        # are part of TensorFlow Serving.
+        # SentencePiece models use operators from tensorflow_text, which
+        # TensorFlow Serving includes.
         if isinstance(tokenizer, SentencePieceTokenizer):
             self._tokenizer = SentencePieceInGraph(tokenizer)
         elif isinstance(tokenizer, LongestMatchTokenizer):
@@ -42,26 +42,26 @@ class Words:
         )
 
     def encode(self, text):
-        """Returns ragged int32 ids of texts `(B,)`; see `Vocabulary.encode`."""
+        """Encodes texts `(B,)` like `Vocabulary.encode`; ragged int32 ids."""
         return self.look_up(self.tokenize(text))
 
     def look_up(self, tokens):
-        """Returns ragged int32 ids of ragged string tokens."""
+        """Looks up ragged string tokens; returns ragged int32 ids."""
         ids = self.table.lookup(tokens.flat_values)
         return tokens.with_flat_values(tf.cast(ids, tf.int32))
 
     def tokenize(self, text):
-        """Returns ragged string tokens of texts `(B,)`."""
+        """Splits texts `(B,)` into ragged string tokens."""
         return self._tokenizer.tokenize(text)
 
     def detokenize(self, ids):
-        """Returns texts `(B,)` of ragged ids; see `Vocabulary.detokenize`."""
+        """Joins ragged ids into texts `(B,)` like `Vocabulary.detokenize`."""
         written = tf.strings.reduce_join(
             tf.gather(self._parts, ids), axis=1, separator=self._separator
         )
         if self._separator:
             return written
-        # The transcoding replaces incomplete characters at a cut.
+        # Transcoding replaces the incomplete characters at the ends of a text.
         text = tf.strings.unicode_transcode(written, "UTF-8", "UTF-8")
         return tf.strings.reduce_join(
             split_at_white_space(text), axis=1, separator=" "
@@ -69,7 +69,7 @@ class Words:
 
 
 class TokenizerInGraph(tf.Module):
-    """Computes `Tokenizer.tokenize` of texts `(B,)`."""
+    """Computes `Tokenizer.tokenize` for texts `(B,)`."""
 
     def __init__(self, tokenizer):
         super().__init__()
@@ -86,7 +86,7 @@ class TokenizerInGraph(tf.Module):
         return tokens.with_flat_values(self._normalized(tokens.flat_values))
 
     def _normalized(self, tokens):
-        """Computes `Tokenizer.normalize` of tokens `(N,)`."""
+        """Computes `Tokenizer.normalize` for tokens `(N,)`."""
         if self._rules.lowercase:
             codes = tf.strings.unicode_decode(tokens, "UTF-8")
             lowered = lowered_codes(codes.flat_values)
@@ -100,7 +100,7 @@ class TokenizerInGraph(tf.Module):
 
 
 class SentencePieceInGraph(tf.Module):
-    """Computes `SentencePieceTokenizer.tokenize` of texts `(B,)`."""
+    """Computes `SentencePieceTokenizer.tokenize` for texts `(B,)`."""
 
     def __init__(self, tokenizer):
         super().__init__()
@@ -120,7 +120,7 @@ class SentencePieceInGraph(tf.Module):
 
 
 class LongestMatchInGraph(tf.Module):
-    """Computes `LongestMatchTokenizer.tokenize` of texts `(B,)`."""
+    """Computes `LongestMatchTokenizer.tokenize` for texts `(B,)`."""
 
     def __init__(self, tokenizer):
         super().__init__()
@@ -146,7 +146,7 @@ class LongestMatchInGraph(tf.Module):
         )
 
     def _pieces(self, words):
-        """Returns ragged pieces of words `(N,)`; each iteration cuts one piece
+        """Splits words `(N,)` into ragged pieces; each iteration cuts one piece
         off every word."""
         lengths = tf.range(self._rules.longest, 0, -1)
 
@@ -183,7 +183,7 @@ class LongestMatchInGraph(tf.Module):
 
 def split_at_white_space(text):
     """Splits texts `(B,)` as `str.split` does; returns ragged tokens."""
-    # TensorFlow's own split knows fewer white-space characters.
+    # TensorFlow's own split splits at fewer characters.
     return tf.strings.split(
         tf.strings.regex_replace(text, f"[{WHITE_SPACE}]", " ")
     )
@@ -193,7 +193,7 @@ def split_at_scripts(text):
     """Splits texts `(B,)` where the script changes; returns ragged tokens."""
     decoded = tf.strings.unicode_decode(text, "UTF-8")
     codes, edges = decoded.flat_values, decoded.row_splits
-    # Equals `value_rowids`, which needs memory for whole rows.
+    # Equal to `value_rowids`, which pads the rows and needs more memory.
     places = tf.range(tf.size(codes, tf.int64))
     rows = tf.searchsorted(edges[1:], places, side="right")
     spaces = tf.constant([ord(character) for character in WHITE_SPACE])
