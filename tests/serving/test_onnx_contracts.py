@@ -127,7 +127,9 @@ def begun():
 def test_a_state_that_does_not_begin_with_zeros_is_refused(tokens, tmp_path):
     words = memlm.data.SubwordVocabulary.from_tokens_file(tokens, unit="words")
     path = tmp_path / "lm.onnx"
-    with pytest.raises(ValueError, match="another initial state in recurrent_0"):
+    with pytest.raises(
+        ValueError, match="another initial state in recurrent_0"
+    ):
         export(begun(), path, words, format="onnx", contract="sherpa")
 
 
