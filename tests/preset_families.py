@@ -3,6 +3,7 @@
 import functools
 
 import keras
+import numpy as np
 
 import memlm_keras as memlm
 from memlm_keras import registry
@@ -68,6 +69,26 @@ def small(name, scale=0.1, words=None):
         tokens = [*range(V), 2, 2, 3, 5, 3, 2, 0]
         model.smoothing.adapt(StreamStatistics.count(tokens, V))
     return model
+
+
+def inputs_of(model):
+    """Inputs for a model of any kind, the same in every version."""
+    tokens = np.arange(3 * 2 * 5, dtype="int32").reshape(3, 2, 5) % 23
+    lengths = np.array([5, 3], "int32")
+    if isinstance(model, memlm.EntailmentClassifier):
+        return {
+            "premise": tokens[0],
+            "premise_length": lengths,
+            "hypothesis": tokens[1],
+            "hypothesis_length": lengths[::-1].copy(),
+        }
+    if isinstance(model, memlm.SequenceAutoencoder):
+        return {
+            "source": tokens[0],
+            "source_length": lengths,
+            "target": tokens[2],
+        }
+    return tokens[0]
 
 
 def _classes(config):

@@ -1,5 +1,7 @@
 """Analyses of Tran et al. (2016), each against a computation step by step."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -273,29 +275,26 @@ def test_wrong_arguments(model, text):
     ):
         with pytest.raises(ValueError, match="trained with.*of 3 tokens"):
             function()
-    with pytest.raises(ValueError, match="at most 4.*=5"):
-        analysis.distant_pairs(
-            model, text, text, VOCABULARY, minimum_distance=5, verbose=0
+    wrong = np.array([40, 0])
+    columns, predictions = (
+        functools.partial(function, model, vocabulary=VOCABULARY)
+        for function in (
+            analysis.attention_columns,
+            analysis.sentence_predictions,
         )
-    with pytest.raises(ValueError, match="`training_text`.*size 13.*40"):
-        analysis.distant_pairs(
-            model,
-            text,
-            np.array([40, 0]),
-            VOCABULARY,
-            minimum_distance=2,
-            verbose=0,
-        )
-    with pytest.raises(ValueError, match="must end with the end"):
-        analysis.attention_columns(model, text[:-1], VOCABULARY)
-    with pytest.raises(ValueError, match="`text` must be"):
-        analysis.attention_columns(model, text[None], VOCABULARY)
-    with pytest.raises(ValueError, match="at least one word"):
-        analysis.sentence_predictions(model, " ", VOCABULARY)
-    with pytest.raises(ValueError, match="`top` must be at most 13"):
-        analysis.sentence_predictions(model, "d", VOCABULARY, top=14)
-    for positive in ("samples", "batch_size"):
-        with pytest.raises(ValueError, match=f"`{positive}` must be"):
-            analysis.attention_columns(
-                model, text, VOCABULARY, **{"samples": 2, positive: 0}
-            )
+    )
+    pairs = functools.partial(
+        analysis.distant_pairs, model, text, vocabulary=VOCABULARY
+    )
+    for call, argument, options, message in (
+        (pairs, text, {"minimum_distance": 5}, "at most 4.*=5"),
+        (pairs, wrong, {"minimum_distance": 2}, "`training_text`.*13.*40"),
+        (columns, text[:-1], {}, "must end with the end"),
+        (columns, text[None], {}, "`text` must be"),
+        (columns, text, {"samples": 0}, "`samples` must be"),
+        (columns, text, {"samples": 2, "batch_size": 0}, "`batch_size` must"),
+        (predictions, " ", {}, "at least one word"),
+        (predictions, "d", {"top": 14}, "`top` must be at most 13"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call(argument, **options)

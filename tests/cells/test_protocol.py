@@ -1,5 +1,6 @@
 """Protocol of all cells inside Keras' layers, files and models."""
 
+import functools
 import json
 
 import keras
@@ -26,40 +27,36 @@ LARGE = initializers()
 MEMORY = {"num_copies": 3, "kernel_initializer": uniform()}
 
 
-def inner(kind, dtype=None):
-    return kind(UNITS, **LARGE, dtype=dtype)
+def wrapping(kind, inner):
+    """A cell with a memory around one of Keras'."""
+    return lambda **given: kind(inner(UNITS, **LARGE, **given), **MEMORY)
 
 
+NETWORK = functools.partial(
+    cells.LSTMNetworkCell, UNITS, 3, kernel_initializer=uniform()
+)
 CELLS = {
-    "zoneout": lambda **given: cells.ZoneoutLSTMCell(
-        UNITS, 0.4, 0.25, **LARGE, **given
+    "zoneout": functools.partial(
+        cells.ZoneoutLSTMCell, UNITS, 0.4, 0.25, **LARGE
     ),
-    "dropout_lstm": lambda **given: cells.RecurrentDropoutLSTMCell(
-        UNITS, 0.4, **LARGE, **given
+    "dropout_lstm": functools.partial(
+        cells.RecurrentDropoutLSTMCell, UNITS, 0.4, **LARGE
     ),
-    "dropout_gru": lambda **given: cells.RecurrentDropoutGRUCell(
-        UNITS, 0.4, **LARGE, **given
+    "dropout_gru": functools.partial(
+        cells.RecurrentDropoutGRUCell, UNITS, 0.4, **LARGE
     ),
-    "fofe": lambda **given: cells.FOFEHORNNCell(UNITS, **LARGE, **given),
-    "gated": lambda **given: cells.GatedHORNNCell(UNITS, **LARGE, **given),
-    "memory_gru": lambda **given: cells.AssociativeGRUCell(
-        UNITS, **MEMORY, **given
+    "fofe": functools.partial(cells.FOFEHORNNCell, UNITS, **LARGE),
+    "gated": functools.partial(cells.GatedHORNNCell, UNITS, **LARGE),
+    "memory_gru": functools.partial(cells.AssociativeGRUCell, UNITS, **MEMORY),
+    "dual_gru": functools.partial(
+        cells.DualAssociativeGRUCell, UNITS, source_key="separate", **MEMORY
     ),
-    "dual_gru": lambda **given: cells.DualAssociativeGRUCell(
-        UNITS, source_key="separate", **MEMORY, **given
+    "memory_lstm": wrapping(cells.AssociativeMemoryCell, keras.layers.LSTMCell),
+    "dual_simple": wrapping(
+        cells.DualAssociativeMemoryCell, keras.layers.SimpleRNNCell
     ),
-    "memory_lstm": lambda **given: cells.AssociativeMemoryCell(
-        inner(keras.layers.LSTMCell, **given), **MEMORY
-    ),
-    "dual_simple": lambda **given: cells.DualAssociativeMemoryCell(
-        inner(keras.layers.SimpleRNNCell, **given), **MEMORY
-    ),
-    "network": lambda **given: cells.LSTMNetworkCell(
-        UNITS, 3, kernel_initializer=uniform(), **given
-    ),
-    "fusion": lambda **given: cells.LSTMNetworkCell(
-        UNITS, 3, True, kernel_initializer=uniform(), **given
-    ),
+    "network": NETWORK,
+    "fusion": functools.partial(NETWORK, fusion=True),
 }
 every_cell = pytest.mark.parametrize("name", CELLS)
 

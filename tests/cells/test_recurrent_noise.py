@@ -23,23 +23,14 @@ from references.finite_differences import assert_derivatives
 
 pytestmark = pytest.mark.backend
 
+LSTM, GRU = keras.layers.LSTM, keras.layers.GRU
 RATES = (0.4, 0.25)
+RATE = {"rate": RATES[0]}
+ZONEOUT = {"cell_zoneout": RATES[0], "hidden_zoneout": RATES[1]}
 CELLS = {
-    "zoneout": (
-        ZoneoutLSTMCell,
-        {"cell_zoneout": RATES[0], "hidden_zoneout": RATES[1]},
-        keras.layers.LSTM,
-    ),
-    "recurrent_dropout_lstm": (
-        RecurrentDropoutLSTMCell,
-        {"rate": 0.4},
-        keras.layers.LSTM,
-    ),
-    "recurrent_dropout_gru": (
-        RecurrentDropoutGRUCell,
-        {"rate": 0.4},
-        keras.layers.GRU,
-    ),
+    "zoneout": (ZoneoutLSTMCell, ZONEOUT, LSTM),
+    "recurrent_dropout_lstm": (RecurrentDropoutLSTMCell, RATE, LSTM),
+    "recurrent_dropout_gru": (RecurrentDropoutGRUCell, RATE, GRU),
 }
 every_cell = pytest.mark.parametrize("name", CELLS)
 

@@ -121,32 +121,6 @@ def test_any_batch_size_and_any_order(sentences, count, batch_size, seed):
     np.testing.assert_allclose(one, other[::-1], rtol=1e-5, atol=1e-4)
 
 
-class Stateless:
-    """A model that only scores whole texts, by words and their places."""
-
-    causal = True
-    vocabulary = VOCABULARY
-    vocabulary_size = len(VOCABULARY)
-
-    def score(self, text):
-        return -1.0 - text * np.arange(1, len(text) + 1)
-
-
-def test_a_model_without_a_state_reads_whole_texts():
-    questions = make_questions(3, sentences=2)
-    found = cloze_scores(Stateless(), questions, batch_size=2, verbose=0)
-    for question, scores in zip(questions, found):
-        before = [
-            id_
-            for sentence in question.context
-            for id_ in VOCABULARY.encode_sentence(sentence)
-        ]
-        for candidate, score in zip(question.candidates, scores):
-            query = VOCABULARY.encode_sentence(question.filled(candidate))
-            places = len(before) + 1 + np.arange(len(query))
-            assert score == -len(query) - np.sum(query * places)
-
-
 @pytest.mark.parametrize("batch_size", [3, 32])
 def test_a_bidirectional_model_scores_each_sentence_by_itself(batch_size):
     """Unpadded, each candidate alone."""

@@ -14,6 +14,7 @@ from memlm_keras.evaluation import mean_squared_gradients
 from memlm_keras.evaluation import perplexity
 from memlm_keras.mixtures import NeuralCache
 from memlm_keras.mixtures import PointerSentinel
+from references.finite_differences import central_differences
 
 pytestmark = pytest.mark.backend
 
@@ -53,17 +54,12 @@ def nats(weights, inputs, targets, hidden):
 
 
 def differences(weights, inputs, targets, hidden):
-    """Gradients of the mean of the nats by central differences."""
-    gradients = [np.zeros_like(weight) for weight in weights]
-    for weight, gradient in zip(weights, gradients):
-        for place in np.ndindex(weight.shape):
-            kept, sides = weight[place], []
-            for side in (1e-5, -1e-5):
-                weight[place] = kept + side
-                sides.append(nats(weights, inputs, targets, hidden)[0].mean())
-            weight[place] = kept
-            gradient[place] = (sides[0] - sides[1]) / 2e-5
-    return gradients
+    """Gradients of the mean of the nats."""
+
+    def loss(weights):
+        return nats(weights, inputs, targets, hidden)[0].mean()
+
+    return central_differences(loss, weights)
 
 
 def reference(model, tokens, length, rate, decay, squares=None, epsilon=2e-5):

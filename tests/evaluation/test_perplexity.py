@@ -98,12 +98,6 @@ def test_it_prints_counts_and_protocol(model, tokens, capsys):
     assert "2 rows" in printed
 
 
-def test_another_batch_size_in_between_changes_nothing(model, tokens):
-    first = perplexity(model, Batches(tokens, 4, 7), verbose=0)
-    perplexity(model, Batches(tokens, 2, 5), verbose=0)
-    assert perplexity(model, Batches(tokens, 4, 7), verbose=0) == first
-
-
 def test_wrong_batches(model, tokens):
     batches = Batches(tokens, 4, 7)
     batches.start_at(0, 2)

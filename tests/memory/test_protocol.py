@@ -24,44 +24,32 @@ RANGE = uniform()
 # Vectors of words.
 TABLE = np.random.default_rng(9).normal(size=(V, UNITS)).astype("float32")
 
+
+def made(kind, *sizes, **options):
+    """`made(kind)(**arguments)`: a memory of large weights."""
+    return functools.partial(kind, *sizes, kernel_initializer=RANGE, **options)
+
+
 MEMORIES = {
-    "attention": lambda **given: memories.Attention(3, RANGE, **given),
-    "key_value": lambda **given: memories.KeyValue(3, RANGE, **given),
-    "key_value_predict": lambda **given: memories.KeyValuePredict(
-        3, RANGE, **given
+    "attention": made(memories.Attention, 3),
+    "key_value": made(memories.KeyValue, 3),
+    "key_value_predict": made(memories.KeyValuePredict, 3),
+    "ngram": made(memories.NGram, 3),
+    "projection": made(memories.Projection),
+    "induction": made(memories.InductionAttention, 3),
+    "delta_rule": made(
+        memories.DeltaRule, 2, 3, kernel_size=2, previous_keys=True, decay=True
     ),
-    "ngram": lambda **given: memories.NGram(3, RANGE, **given),
-    "projection": lambda **given: memories.Projection(RANGE, **given),
-    "induction": lambda **given: memories.InductionAttention(3, RANGE, **given),
-    "delta_rule": lambda **given: memories.DeltaRule(
-        *(2, 3),
-        kernel_size=2,
-        previous_keys=True,
-        decay=True,
-        kernel_initializer=RANGE,
-        **given,
+    "holographic": made(
+        memories.DeltaRule, 3, 2, kernel_size=2, decay=True, holographic=True
     ),
-    "holographic": lambda **given: memories.DeltaRule(
-        *(3, 2),
-        kernel_size=2,
-        decay=True,
-        holographic=True,
-        kernel_initializer=RANGE,
-        **given,
+    "single": made(memories.Attentive, "single", 4),
+    "combined": made(memories.Attentive, "combined", 4),
+    "memory_block": made(memories.MemoryBlock, 3, vocabulary_size=V),
+    "bidirectional": made(
+        memories.BidirectionalMemoryBlock, 2, vocabulary_size=V
     ),
-    "single": lambda **given: memories.Attentive("single", 4, RANGE, **given),
-    "combined": lambda **given: memories.Attentive(
-        "combined", 4, RANGE, **given
-    ),
-    "memory_block": lambda **given: memories.MemoryBlock(
-        3, vocabulary_size=V, kernel_initializer=RANGE, **given
-    ),
-    "bidirectional": lambda **given: memories.BidirectionalMemoryBlock(
-        2, vocabulary_size=V, kernel_initializer=RANGE, **given
-    ),
-    "memory_network": lambda **given: memories.MemoryNetwork(
-        3, V, RANGE, **given
-    ),
+    "memory_network": made(memories.MemoryNetwork, 3, V),
 }
 OF_WORDS = {"memory_block", "bidirectional", "memory_network"}
 OUTPUT_UNITS = {"key_value": 6, "key_value_predict": 4, "ngram": 4}
@@ -273,12 +261,6 @@ def test_sizes_are_integers(kind, sizes):
                 kind(**{argument: wrong})
 
 
-@pytest.mark.parametrize("name", ["ngram", "projection"])
-def test_what_does_not_attend_has_no_scores(name):
-    with pytest.raises(ValueError, match="`return_attention_scores=True`"):
-        MEMORIES[name](return_attention_scores=True)
-
-
 # === Time ===
 
 
@@ -458,16 +440,23 @@ def test_without_a_mask_nothing_is_moved(name, monkeypatch):
         layer(outputs, token_ids, mask=np.ones((2, TIME), "bool"))
 
 
-@pytest.mark.parametrize("name", sorted(OF_WORDS))
-def test_words_must_be_given(name):
-    with pytest.raises(ValueError, match="`token_ids` must be given"):
-        MEMORIES[name]()(np.ones((1, 2, UNITS), "float32"))
-
-
-def test_a_mask_of_another_rank():
-    outputs, _ = inputs_of(8)
-    with pytest.raises(ValueError, match=r"`mask` must be .*\(batch, time\)"):
-        MEMORIES["attention"]()(outputs, mask=np.ones((2,), "bool"))
+@pytest.mark.parametrize(
+    "name, options, arguments, message",
+    [
+        ("memory_block", {}, {}, "`token_ids` must be given"),
+        ("bidirectional", {}, {}, "`token_ids` must be given"),
+        ("memory_network", {}, {}, "`token_ids` must be given"),
+        ("ngram", {"return_attention_scores": True}, {}, "_scores=True`"),
+        ("projection", {"return_attention_scores": True}, {}, "_scores=True`"),
+        (
+            *("attention", {}, {"mask": np.ones(2, "bool")}),
+            r"`mask` must be .*\(batch, time\)",
+        ),
+    ],
+)
+def test_wrong_calls(name, options, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        MEMORIES[name](**options)(np.ones((1, 2, UNITS)), **arguments)
 
 
 # === Some steps only ===
@@ -571,6 +560,8 @@ def test_symbolic_positions(shape):
     )
     assert found.shape == (*shape, 4) and weights.shape == (*shape, 3)
     assert state["window"].shape == (shape[0], 3, 8)
+    memory, inputs = memories.Attention(window=3), keras.Input((7, 4), 2)
+    assert memory(inputs, positions=[[5], [2]]).shape == (2, 1, 4)
 
 
 # === In models of a user's own ===
@@ -687,9 +678,3 @@ def test_lower_precision_with_a_mask(name, policy):
     state = embedded(layer, state)
     again = layer(outputs, token_ids, state=state, mask=MASKS)
     assert np.all(np.isfinite(arrays(keras.ops.cast(again, "float32"))))
-
-
-def test_positions_as_a_list_of_a_symbolic_call():
-    memory = memories.Attention(window=3)
-    inputs = keras.Input((7, 4), 2)
-    assert memory(inputs, positions=[[5], [2]]).shape == (2, 1, 4)

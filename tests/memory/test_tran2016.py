@@ -177,6 +177,9 @@ def test_the_vocabulary_is_that_of_the_model():
         memlm_keras.LanguageModel(
             V + 1, 4, [keras.layers.LSTM(4)], MemoryBlock(2, vocabulary_size=V)
         )
+    message = f"`end_of_sentence_id` must be below the vocabulary size {V}. "
+    with pytest.raises(ValueError, match=message):
+        make_bidirectional("tm_gated", 3, end=V)
 
 
 # === Words on both sides ===
@@ -204,6 +207,7 @@ def test_bidirectional_outputs_equal_the_reference(
     )
     assert_close((composed, weights), (expected, attention))
     assert state == layer.initial_state(batch_size) == {}
+    assert layer.steps_back is None and not layer.causal
 
 
 @pytest.mark.backend(one_in=3)
@@ -294,16 +298,3 @@ def test_every_argument_of_a_bidirectional_block_survives():
     )
     for name in (*arguments, "temporal_context", "gate_bias"):
         assert getattr(revived, name) == getattr(layer, name)
-
-
-def test_an_end_of_sentence_outside_the_vocabulary():
-    layer = BidirectionalMemoryBlock(2, V, vocabulary_size=V)
-    message = f"`end_of_sentence_id` must be below the vocabulary size {V}. "
-    with pytest.raises(ValueError, match=message):
-        layer.build((None, None, 3))
-
-
-def test_slots_are_on_both_sides():
-    layer = BidirectionalMemoryBlock(vocabulary_size=V)
-    assert layer.steps_back is None
-    assert not layer.causal

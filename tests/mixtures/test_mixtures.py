@@ -12,7 +12,6 @@ from layers import uniform
 from scipy.special import softmax
 
 from memlm_keras.keras_private import get_keras_mask
-from memlm_keras.masking import masked_softmax
 from memlm_keras.mixtures import NeuralCache
 from memlm_keras.mixtures import PointerSentinel
 from references.finite_differences import assert_derivatives
@@ -190,60 +189,6 @@ def test_log_probability_is_that_of_the_whole_distribution(kind, compiled):
     )
     expected = np.take_along_axis(whole, targets[..., None], axis=-1)[..., 0]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-
-
-def test_pointer_log_probability_is_that_of_gate_and_target():
-    layer = Pointer.make(3, 3)
-    outputs, token_ids, logits = inputs_of(4, 2, 6, 3)
-    targets = np.random.default_rng(5).integers(V, size=(2, 6)).astype("int32")
-    pointed = arrays(
-        layer.pointer_log_probability(layer(outputs, token_ids)[3], targets)
-    )
-    weights = Pointer.symbols(layer.get_weights())
-    for row in range(2):
-        _, _, expected = pointer_sentinel(
-            outputs[row].astype("float64"),
-            token_ids[row],
-            softmax(logits[row].astype("float64"), axis=-1),
-            weights,
-            4,
-        )
-        np.testing.assert_allclose(
-            pointed[row],
-            np.log(expected[np.arange(6), targets[row]]),
-            rtol=1e-4,
-            atol=1e-6,
-        )
-
-
-def test_copy_probability_of_the_cache_is_its_own():
-    """Of the word that came, as choosing theta and weight needs it."""
-    layer = NeuralCache(4, THETA, weight=0.0)
-    layer.build((None, None, 3))
-    outputs, token_ids, logits = inputs_of(4, 2, 6, 3)
-    targets = np.random.default_rng(5).integers(V, size=(2, 6)).astype("int32")
-    products, words, seen, _ = layer.compare(
-        outputs, layer.initial_state(2), token_ids
-    )
-    weights = masked_softmax(THETA * products, seen)
-    weights = layer.weights_of_words(weights, words)
-    copied = arrays(layer.copy_probability(weights, words, targets))
-    for row in range(2):
-        alone, _ = neural_cache(
-            outputs[row].astype("float64"),
-            token_ids[row],
-            softmax(logits[row].astype("float64"), axis=-1),
-            4,
-            THETA,
-            1.0,
-        )
-        np.testing.assert_allclose(
-            copied[row, 1:],
-            alone[np.arange(1, 6), targets[row, 1:]],
-            rtol=1e-4,
-            atol=1e-6,
-        )
-    np.testing.assert_array_equal(copied[:, 0], 0.0)
 
 
 @pytest.mark.backend("torch")

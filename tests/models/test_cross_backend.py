@@ -5,9 +5,15 @@ import sys
 
 import keras
 import numpy as np
+import preset_families
 import pytest
+from language_models import COMBINATIONS
+from language_models import UNITS
+from language_models import V
+from language_models import make
 
 import memlm_keras
+from memlm_keras import registry
 from memlm_keras.smoothing import SmoothedEmbedding
 from memlm_keras.smoothing import StreamStatistics
 from memlm_keras.smoothing import VariationalSmoothing
@@ -49,89 +55,21 @@ np.savez(f"{folder}/{sys.argv[1]}.npz", **results)
 
 
 def models():
-    memory = memlm_keras.memory
-    lstm, gru = keras.layers.LSTM, keras.layers.GRU
+    """Every memory, kind of recurrent layer and model of two sequences."""
+    tied = {"embedding_dim": UNITS, "tie_embeddings": True}
+    smoothing = VariationalSmoothing("kneser_ney", rate=0.5)
+    smoothing.adapt(StreamStatistics.count(np.arange(12), V))
+    embedding = SmoothedEmbedding(smoothing=smoothing)
+    pairs = registry.names("EntailmentClassifier")
+    copies = registry.names("SequenceAutoencoder")
     return {
-        "plain": ([lstm(4)], None),
-        "attention": ([gru(6)], memory.Attention(window=3)),
-        "key_value": ([keras.layers.SimpleRNN(6)], memory.KeyValue(window=2)),
-        "key_value_predict": (
-            [lstm(5), lstm(6)],
-            memory.KeyValuePredict(window=4),
-        ),
-        "attentive_single": ([lstm(6)], memory.Attentive(window=3)),
-        "attentive_combined": (
-            [lstm(6)],
-            memory.Attentive("combined", window=3),
-        ),
-        "memory_block": ([lstm(6)], memory.MemoryBlock(window=3)),
-        "fofe_hornn": (
-            [memlm_keras.cells.FOFEHORNNCell(6)],
-            memory.Projection(),
-        ),
-        "gated_hornn": ([memlm_keras.cells.GatedHORNNCell(6)], None),
-        "smoothed": ([lstm(4)], None),
-        "ngram": ([keras.layers.LSTMCell(6)], memory.NGram(order=3)),
-    }
-
-
-def dual_sequence_models():
-    """Models of two sequences, and what they read."""
-    cells = memlm_keras.cells
-    lengths = np.array([5, 3], "int32")
-    tokens = np.random.default_rng(4).integers(
-        17, size=(3, 2, 5), dtype="int32"
-    )
-    pairs = {
-        "premise": tokens[0],
-        "premise_length": lengths,
-        "hypothesis": tokens[1],
-        "hypothesis_length": lengths[::-1].copy(),
-    }
-    sequences = {
-        "source": tokens[0],
-        "source_length": lengths,
-        "target": tokens[2],
-    }
-    classifier = memlm_keras.EntailmentClassifier
-    return {
-        "dual_am_gru": (
-            classifier(
-                *(17, 4, cells.DualAssociativeGRUCell(6, num_copies=3, seed=5)),
-                conditioning="source",
-                top=keras.layers.GRU(4),
-                classifier_units=(4,),
-            ),
-            pairs,
-        ),
-        "dual_am_lstm": (
-            classifier(
-                *(17, 4), cells.AssociativeMemoryCell(keras.layers.LSTMCell(6))
-            ),
-            pairs,
-        ),
-        "dual_lstm_network": (
-            classifier(
-                *(17, 4, cells.LSTMNetworkCell(6, window=4, fusion=True)),
-                conditioning="source",
-                pooling="mean",
-            ),
-            pairs,
-        ),
-        "dual_attention": (
-            classifier(
-                *(17, 4, keras.layers.LSTM(6)),
-                memory=memlm_keras.memory.WordByWordAttention(),
-            ),
-            pairs,
-        ),
-        "dual_autoencoder": (
-            memlm_keras.SequenceAutoencoder(
-                *(17, 4, cells.AssociativeGRUCell(6)),
-                cells.DualAssociativeGRUCell(6, source_key="separate"),
-            ),
-            sequences,
-        ),
+        **{f"{a}_{b}": make(a, b) for a, b in COMBINATIONS},
+        "tied": make(memory="none", **tied),
+        "smoothed": make(memory="none", embedding=embedding, **tied),
+        **{
+            f"dual_{name.partition('/')[2]}": preset_families.small(name, 0.05)
+            for name in (*pairs, *copies)
+        },
     }
 
 
@@ -142,32 +80,16 @@ def saved(tmp_path_factory):
     tokens = np.random.default_rng(3).integers(17, size=(2, 5))
     np.save(folder / "tokens.npy", tokens)
     expected = {}
-    for name, (recurrent, memory) in models().items():
-        embedding = None
-        if name == "smoothed":
-            smoothing = VariationalSmoothing("kneser_ney", rate=0.5)
-            smoothing.adapt(StreamStatistics.count(np.arange(12), 17))
-            embedding = SmoothedEmbedding(smoothing=smoothing)
-        model = memlm_keras.LanguageModel(
-            17,
-            4,
-            recurrent,
-            memory=memory,
-            tie_embeddings=name in ("plain", "smoothed"),
-            initializer=keras.initializers.RandomUniform(-0.7, 0.7),
-            embedding=embedding,
-        )
+    for name, model in models().items():
         model.save(folder / f"{name}.keras")
-        logits, state = model.step(tokens, model.initial_state(2))
-        expected[f"{name}_logits"] = keras.ops.convert_to_numpy(logits)
-        for key, value in state.items():
+        if name.startswith("dual_"):
+            inputs = preset_families.inputs_of(model)
+            np.savez(folder / f"{name}.inputs.npz", **inputs)
+            logits, state = model(inputs), {}
+        else:
+            logits, state = model.step(tokens, model.initial_state(2))
+        for key, value in {"logits": logits, **state}.items():
             expected[f"{name}_{key}"] = keras.ops.convert_to_numpy(value)
-    for name, (model, inputs) in dual_sequence_models().items():
-        for weight in model.trainable_variables:
-            weight.assign(weight * 3.0)
-        model.save(folder / f"{name}.keras")
-        np.savez(folder / f"{name}.inputs.npz", **inputs)
-        expected[f"{name}_logits"] = keras.ops.convert_to_numpy(model(inputs))
     return folder, expected
 
 
@@ -193,5 +115,5 @@ def test_saved_models_give_the_same_on_another_backend(saved, backend):
     assert set(found) == set(expected)
     for name, value in expected.items():
         np.testing.assert_allclose(
-            found[name], value, rtol=1e-5, atol=1e-5, err_msg=name
+            found[name], value, rtol=1e-4, atol=1e-5, err_msg=name
         )

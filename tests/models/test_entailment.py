@@ -105,11 +105,10 @@ def alone(model, premise, hypothesis):
 
 @every_model
 @pytest.mark.backend("torch")
-@pytest.mark.parametrize("length_multiple", [16, 1])
-def test_padding_changes_nothing(name, length_multiple, random):
+def test_padding_changes_nothing(name, random):
     model = make(name)
     data = pairs(random)
-    batches = PairBatches(*data, 5, length_multiple=length_multiple)
+    batches = PairBatches(*data, 5, length_multiple=16)
     inputs, _, _ = batches[0]
     for key in ("premise", "hypothesis"):
         behind = (

@@ -33,28 +33,8 @@ KINDS = (
 SCALE = 0.02
 
 
-def inputs_of(model):
-    """Inputs for a model of any kind, the same in every version."""
-    tokens = np.arange(3 * 2 * 5, dtype="int32").reshape(3, 2, 5) % 23
-    lengths = np.array([5, 3], "int32")
-    if isinstance(model, memlm_keras.EntailmentClassifier):
-        return {
-            "premise": tokens[0],
-            "premise_length": lengths,
-            "hypothesis": tokens[1],
-            "hypothesis_length": lengths[::-1].copy(),
-        }
-    if isinstance(model, memlm_keras.SequenceAutoencoder):
-        return {
-            "source": tokens[0],
-            "source_length": lengths,
-            "target": tokens[2],
-        }
-    return tokens[0]
-
-
 def logits_of(model):
-    return keras.ops.convert_to_numpy(model(inputs_of(model)))
+    return keras.ops.convert_to_numpy(model(preset_families.inputs_of(model)))
 
 
 @pytest.mark.backend(one_in=5)

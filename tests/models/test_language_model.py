@@ -291,19 +291,17 @@ def test_options_of_keras_that_mean_nothing_here():
 def test_batches_outside_the_vocabulary():
     model = make()
     model.compile("sgd")
-    good = documents()
     bad = Batches(np.array([1, 2, V, 3]), batch_size=2, segment_length=2)
-    message = f"vocabulary_size={V}.*token id {V}"
-    with pytest.raises(ValueError, match=message):
-        model.fit(bad)
-    with pytest.raises(ValueError, match=message):
-        model.fit(good, validation_data=bad)
-    with pytest.raises(ValueError, match=message):
-        model.evaluate(bad)
-    with pytest.raises(ValueError, match=message):
-        model.predict(bad)
-    with pytest.raises(ValueError, match=message):
-        model.score_batches(bad)
+    for call in (
+        lambda: model.fit(bad),
+        lambda: model.fit(documents(), validation_data=bad),
+        lambda: model.evaluate(bad),
+        lambda: model.predict(bad),
+        lambda: model.score_batches(bad),
+    ):
+        message = f"vocabulary_size={V}.*token id {V}"
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 def bidirectional():
@@ -400,25 +398,22 @@ def test_inputs_that_are_no_token_ids_are_refused(wrong):
 def test_wrong_calls():
     model = shared()
     state = model.initial_state(2)
-    with pytest.raises(ValueError, match=r"`tokens`.*\(batch, 1\).*\(2,\)"):
-        model.step(np.array([1, 2]), state)
-    with pytest.raises(ValueError, match="each of the 3 rows.*with 2 rows"):
-        model.step(tokens_of(3, 1), state)
-    with pytest.raises(ValueError, match="`state`.*Received: None"):
-        model.step(tokens_of(2, 1), None)
-    with pytest.raises(ValueError, match="`state`.*memory_window.*Received: "):
-        model.step(tokens_of(2, 1), {"memory_window": state["memory_window"]})
+    part = {"memory_window": state["memory_window"]}
     other = {**state, "memory_window": np.zeros((2, 9, UNITS), "float32")}
-    with pytest.raises(ValueError, match="'memory_window' the shape"):
-        model.step(tokens_of(2, 1), other)
-    with pytest.raises(ValueError, match=r"at least 2. Received: shape \(2, 1"):
-        model.score(tokens_of(2, 1))
-    with pytest.raises(ValueError, match="integers. Received: dtype float"):
-        model.score(np.ones((2, 3)))
-    for memory in ("none", "ngram"):
-        silent = shared("gru_rnn" if memory == "ngram" else "lstm", memory)
-        with pytest.raises(ValueError, match="a memory that attends.*memory="):
-            silent.attention(tokens_of(2, 3))
+    one = tokens_of(2, 1)
+    for call, arguments, message in (
+        (model.step, (np.array([1, 2]), state), r"\(batch, 1\).*\(2,\)"),
+        (model.step, (tokens_of(3, 1), state), "each of the 3 rows.*with 2 r"),
+        (model.step, (one, None), "`state`.*Received: None"),
+        (model.step, (one, part), "`state`.*memory_window.*Received: "),
+        (model.step, (one, other), "'memory_window' the shape"),
+        (model.score, (one,), r"at least 2. Received: shape \(2, 1"),
+        (model.score, (np.ones((2, 3)),), "integers. Received: dtype float"),
+        (shared("lstm", "none").attention, (one,), "a memory that attends"),
+        (shared("gru_rnn", "ngram").attention, (one,), "a memory that attends"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call(*arguments)
 
 
 def test_tokens_held_by_the_backend_are_read():
@@ -431,33 +426,28 @@ def test_tokens_held_by_the_backend_are_read():
     close(model.score(keras.ops.convert_to_tensor(tokens)), model.score(tokens))
 
 
-def test_unknown_arguments_are_refused():
-    with pytest.raises(TypeError, match="droput"):
-        memlm_keras.LanguageModel(9, 4, [keras.layers.GRU(3)], droput=0.5)
-    with pytest.raises(TypeError, match="windw"):
-        memlm_keras.LanguageModel.from_preset("daniluk2017/lstm", 9, windw=3)
-
-
-def test_arrays_with_wrong_ids_are_refused_by_fit():
+def test_what_calls_and_fit_refuse():
     model = memlm_keras.LanguageModel(9, 4, [keras.layers.GRU(3)])
     model.compile("sgd")
     good, bad = np.zeros((2, 5), "int32"), np.full((2, 5), 9, "int32")
-    for x, y in ((bad, good), (good, bad), (-bad, good)):
-        with pytest.raises(ValueError, match="below the vocabulary size 9"):
-            model.fit(x, y, verbose=0)
-    with pytest.raises(ValueError, match=r"at least 1. Received.*\(2, 0\)"):
-        model(np.zeros((2, 0), "int32"))
-    with pytest.raises(ValueError, match="integers. Received: dtype float32"):
-        model(np.zeros((2, 3), "float32"))
-    with pytest.raises(ValueError, match="rows of one length"):
-        model([[1, 2], [3]])
+    for call, arguments, message in (
+        (model.fit, (bad, good), "below the vocabulary size 9"),
+        (model.fit, (good, bad), "below the vocabulary size 9"),
+        (model.fit, (-bad, good), "below the vocabulary size 9"),
+        (model, (good[:, :0],), r"at least 1. Received.*\(2, 0\)"),
+        (model, (good.astype("float32"),), "integers. Received: dtype float32"),
+        (model, ([[1, 2], [3]],), "rows of one length"),
+        (model.fit, (good,), "`y` must hold the next token"),
+        (model.train_on_batch, (good,), "`y` must hold the next token"),
+        (model.fit, (Batches(np.array([1, -3, 2]), 1, 2),), "negative.*-3"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call(*arguments)
     close(model([[1, 2, 3]]), model(np.array([[1, 2, 3]])))
-    with pytest.raises(ValueError, match="`y` must hold the next token"):
-        model.fit(good, verbose=0)
-    with pytest.raises(ValueError, match="`y` must hold the next token"):
-        model.train_on_batch(good)
-    with pytest.raises(ValueError, match="must not be negative.*-3"):
-        model.fit(memlm_keras.data.Batches(np.array([1, -3, 2]), 1, 2))
+    with pytest.raises(TypeError, match="droput"):
+        LanguageModel(9, 4, [keras.layers.GRU(3)], droput=0.5)
+    with pytest.raises(TypeError, match="windw"):
+        LanguageModel.from_preset("daniluk2017/lstm", 9, windw=3)
 
 
 @pytest.mark.parametrize("units, pays", [(8, True), (200, True), (201, False)])

@@ -90,13 +90,10 @@ def test_files_that_it_refuses(text, tmp_path):
     with pytest.raises(FileNotFoundError):
         ngrams.load(tmp_path / "none.npz")
     (tmp_path / "text.npz").write_text("no model")
-    with pytest.raises(ValueError, match="text.npz is damaged"):
-        ngrams.load(tmp_path / "text.npz")
     np.savez(tmp_path / "other.npz", a=1)
-    with pytest.raises(ValueError, match="other.npz is damaged"):
-        ngrams.load(tmp_path / "other.npz")
     trained(text, order=2).save(tmp_path / "model.npz")
     whole = (tmp_path / "model.npz").read_bytes()
     (tmp_path / "half.npz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match="half.npz is damaged"):
-        ngrams.load(tmp_path / "half.npz")
+    for name in ("text.npz", "other.npz", "half.npz"):
+        with pytest.raises(ValueError, match=f"{name} is damaged"):
+            ngrams.load(tmp_path / name)

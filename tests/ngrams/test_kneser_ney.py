@@ -49,6 +49,12 @@ def trained(text, vocabulary_size=SIZE, **arguments):
     return KneserNey(vocabulary_size, **arguments).fit(text, verbose=0)
 
 
+def trained_twice(text, arguments):
+    """The model, and the reference: its arguments are in this order."""
+    order, *others = arguments.values()
+    return trained(text, **arguments), Reference(text, order, SIZE, *others)
+
+
 @pytest.fixture
 def text(random):
     """A text in which common words are common and no n-gram is missing."""
@@ -57,15 +63,7 @@ def text(random):
 
 @given(texts, texts, settings())
 def test_scores_are_those_of_the_equations(text, other, arguments):
-    model = trained(text, **arguments)
-    reference = Reference(
-        text,
-        arguments["order"],
-        SIZE,
-        arguments["discounts"],
-        arguments["minimum_counts"],
-        arguments["sentence_boundaries"],
-    )
+    model, reference = trained_twice(text, arguments)
     np.testing.assert_allclose(model.found_discounts, reference.discounts)
     for scored in (text, other):
         np.testing.assert_allclose(
@@ -75,19 +73,10 @@ def test_scores_are_those_of_the_equations(text, other, arguments):
 
 @given(texts, settings(), st.lists(st.integers(0, 6), max_size=6))
 def test_distributions_are_those_of_the_equations(text, arguments, context):
-    boundaries = arguments["sentence_boundaries"]
-    model = trained(text, **arguments)
-    reference = Reference(
-        text,
-        arguments["order"],
-        SIZE,
-        arguments["discounts"],
-        arguments["minimum_counts"],
-        boundaries,
-    )
+    model, reference = trained_twice(text, arguments)
     found = np.exp(model.log_probabilities([context]))[0]
     words = list(range(SIZE))
-    if boundaries:
+    if arguments["sentence_boundaries"]:
         words[0] = "</s>"
         if 0 in context:
             begin = len(context) - context[::-1].index(0)
@@ -148,11 +137,7 @@ def test_cut_offs_leave_rare_ngrams_out(text):
 
 # NLTK takes one discount, which it is given; does not discount single words
 # nor interpolate them with the uniform distribution, which a discount of 0
-# is here; and takes N1+(. c w) for the counts of all lower orders, also where
-# n-grams begin with `<s>`, which it repeats. So both agree with lines as they
-# are for two words, where the only lower order is that of single words.
-
-
+# is here; and takes N1+(. c w) for the counts of all lower orders.
 @pytest.mark.parametrize("order", [2, 3, 4])
 def test_streams_as_nltk_has_them(text, order):
     # Nothing precedes the words that a text begins with: they occur again, so

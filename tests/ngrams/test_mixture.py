@@ -137,18 +137,19 @@ def test_the_best_cache_is_chosen(model, random):
 
 
 def test_what_they_refuse(model):
-    with pytest.raises(ValueError, match="size.*at least 1.*=0"):
-        UnigramCache(SIZE, 0)
-    with pytest.raises(ValueError, match="`decay` must be above 0.*1.5"):
-        UnigramCache(SIZE, 5, decay=1.5)
-    with pytest.raises(ValueError, match=r"one vocabulary.*\[9, 4\]"):
-        Mixture([model, UnigramCache(4, 5)], [0.5, 0.5])
-    for weights in ([0.5, 0.6], [1.0], [-0.5, 1.5], [float("nan"), 1.0]):
-        with pytest.raises(ValueError, match="`weights` must be 2 numbers"):
-            Mixture([model, UnigramCache(SIZE, 5)], weights)
-    with pytest.raises(ValueError, match=r"\(models, tokens\).*\(2, 0\)"):
-        mixture_weights([[], []])
-    with pytest.raises(ValueError, match="-inf for the token at 1"):
-        mixture_weights([[-1.0, -np.inf], [-1.0, -np.inf]])
-    with pytest.raises(ValueError, match="`sizes` and `decays`"):
-        with_cache(model, [1, 2], sizes=[])
+    two = [model, UnigramCache(SIZE, 5)]
+    others = [model, UnigramCache(4, 5)]
+    for call, arguments, message in (
+        (UnigramCache, (SIZE, 0), "size.*at least 1.*=0"),
+        (UnigramCache, (SIZE, 5, 1.5), "`decay` must be above 0.*1.5"),
+        (Mixture, (others, [0.5, 0.5]), r"one vocabulary.*\[9, 4\]"),
+        (Mixture, (two, [0.5, 0.6]), "`weights` must be 2 numbers"),
+        (Mixture, (two, [1.0]), "`weights` must be 2 numbers"),
+        (Mixture, (two, [-0.5, 1.5]), "`weights` must be 2 numbers"),
+        (Mixture, (two, [float("nan"), 1.0]), "`weights` must be 2 numbers"),
+        (mixture_weights, ([[], []],), r"\(models, tokens\).*\(2, 0\)"),
+        (mixture_weights, ([[-1.0, -np.inf]] * 2,), "-inf for the token at 1"),
+        (with_cache, (model, [1, 2], []), "`sizes` and `decays`"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call(*arguments)

@@ -43,8 +43,11 @@ def models(text):
     }
 
 
+every_model = pytest.mark.parametrize("name", ["lines", "stream", "mixture"])
+
+
 @pytest.mark.parametrize("segment_length", [1, 7, 2000])
-@pytest.mark.parametrize("name", ["lines", "stream", "mixture"])
+@every_model
 def test_one_row_equals_the_perplexity_of_the_text(
     models, text, name, segment_length
 ):
@@ -56,7 +59,7 @@ def test_one_row_equals_the_perplexity_of_the_text(
     assert result.protocol.endswith(f"each row; {model.description}")
 
 
-@pytest.mark.parametrize("name", ["lines", "stream", "mixture"])
+@every_model
 def test_each_row_begins_after_the_token_before_it(models, text, name):
     model, read = models[name], text[2000:2101]
     result = perplexity(model, Batches(read, 3, 4), verbose=0)
@@ -70,7 +73,7 @@ def test_each_row_begins_after_the_token_before_it(models, text, name):
     assert result.loss == pytest.approx(loss, rel=1e-12)
 
 
-@pytest.mark.parametrize("name", ["lines", "stream", "mixture"])
+@every_model
 def test_documents_begin_afresh(models, text, name):
     model, read, starts = models[name], text[2000:2200], [0, 11, 95, 120]
     batches = Batches(read, 3, 6, document_starts=starts)
@@ -124,7 +127,7 @@ WORDS = [f"w{number}" for number in range(18)]
 VOCABULARY = Vocabulary(WORDS)
 
 
-@pytest.mark.parametrize("name", ["lines", "stream", "mixture"])
+@every_model
 def test_cloze_is_the_score_of_the_whole_text(models, name):
     random = np.random.default_rng(0)
 
@@ -171,30 +174,23 @@ def test_a_context_matters_to_a_cache():
 
 
 def test_one_line_for_a_model_that_cannot(models, text):
-    batches = Batches(text, 2, 5)
-    with pytest.raises(ValueError, match="`score_batches`.*dict"):
-        perplexity({}, batches, verbose=0)
-    with pytest.raises(ValueError, match="`score`.*object"):
-        cloze_scores(object(), [], VOCABULARY)
-    model = models["lines"]
-    with pytest.raises(ValueError, match="`with_fixed_dropout`.*KneserNey"):
-        monte_carlo_perplexity(model, batches)
-    with pytest.raises(ValueError, match="`sampled_score_batches`.*KneserNey"):
-        sampled_perplexity(model, batches)
-    with pytest.raises(ValueError, match="`outputs_batches`.*KneserNey"):
-        choose_cache(model, batches)
-    with pytest.raises(
-        ValueError, match="`vocabulary`.*vocabulary_size=20.*3 tok"
-    ):
-        cloze_scores(
-            model,
-            [ClozeQuestion((), ("XXXXX",), "a", ("a",))],
-            Vocabulary(["a"]),
-        )
+    model, batches = models["lines"], Batches(text, 2, 5)
+    question = ClozeQuestion((), ("XXXXX",), "a", ("a",))
+    unknown = Batches(np.array([1, 20]), 1, 2)
     other = Batches(text, 2, 5, end_of_sentence_id=7)
-    with pytest.raises(ValueError, match="id 0.*end_of_sentence_id=7"):
-        perplexity(model, other, verbose=0)
-    with pytest.raises(ValueError, match="below the vocabulary size 20.*: 20"):
-        perplexity(model, Batches(np.array([1, 20]), 1, 2), verbose=0)
-    with pytest.raises(ValueError, match="trained before"):
-        perplexity(KneserNey(20), batches, verbose=0)
+    for call, arguments, message in (
+        (perplexity, ({}, batches), "`score_batches`.*dict"),
+        (cloze_scores, (object(), [], VOCABULARY), "`score`.*object"),
+        (monte_carlo_perplexity, (model, batches), "`with_fixed_dropout`.*Kn"),
+        (sampled_perplexity, (model, batches), "`sampled_score_batches`.*Kne"),
+        (choose_cache, (model, batches), "`outputs_batches`.*KneserNey"),
+        (
+            *(cloze_scores, (model, [question], Vocabulary(["a"]))),
+            "`vocabulary`.*vocabulary_size=20.*3 tok",
+        ),
+        (perplexity, (model, other), "id 0.*end_of_sentence_id=7"),
+        (perplexity, (model, unknown), "below the vocabulary size 20.*: 20"),
+        (perplexity, (KneserNey(20), batches), "trained before"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call(*arguments)

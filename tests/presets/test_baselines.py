@@ -57,18 +57,6 @@ def test_cache_settings():
     assert optimizer.initial_accumulator_value == 0.0
 
 
-def test_a_cache_from_the_preset_alone():
-    """The text is remembered, without a word to `choose_cache`."""
-    sizes = {"vocabulary_size": 30, "units": 8}
-    cached = LanguageModel.from_preset("grave2017/ptb_cache_500", **sizes)
-    plain = cached.with_mixture(None)
-    tokens = np.tile(np.arange(1, 9), 4)[None]
-    assert cached.score(tokens)[0, -8:].sum() > (
-        plain.score(tokens)[0, -8:].sum() + 1
-    )
-    assert cached.count_params() == plain.count_params()
-
-
 # === Merity et al. (2017) ===
 
 

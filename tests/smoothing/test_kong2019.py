@@ -213,14 +213,6 @@ def test_each_element_has_a_draw_of_its_own():
     assert abs(same - expected) < 4.5 * np.sqrt(expected / 5000)
 
 
-def test_nothing_is_replaced_at_a_rate_of_zero():
-    smoothing = make("kneser_ney", 0.0)
-    words = text()[None].astype("int32")
-    np.testing.assert_array_equal(
-        array(smoothing.draw(words, 5).input_rows), words
-    )
-
-
 # === Against the reference ===
 
 

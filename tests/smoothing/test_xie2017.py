@@ -158,18 +158,13 @@ def test_an_epoch_begun_anywhere(kind):
         np.testing.assert_array_equal(noisy[2], plain[2])
 
 
-@pytest.mark.parametrize("kind", ["streams", "sentences"])
 @pytest.mark.backend("torch")
-def test_trained_on_and_resumed(kind, tmp_path):
+def test_trained_on_and_resumed(tmp_path):
     tokens = text(length=300)
 
     def run(epochs, path):
         keras.utils.set_random_seed(1)
-        batches = (
-            SentenceBatches(tokens, 4, shuffle=True)
-            if kind == "sentences"
-            else Batches(tokens, 4, 7)
-        )
+        batches = SentenceBatches(tokens, 4, shuffle=True)
         batches = noised("kneser_ney", 1.0, batches)
         model = LanguageModel(V, 4, [keras.layers.LSTM(5)])
         model.compile(keras.optimizers.Adam(0.01))
