@@ -131,17 +131,6 @@ def test_a_dual_cell_with_its_own_memory_reads_its_own_memory():
     assert analysis.associations(model, SOURCE, TARGET).read[0].any()
 
 
-def test_the_target_reads_the_source():
-    """Nothing can be read of a source that wrote nothing."""
-    model = MODELS["dual"]()
-    with_source = analysis.associations(model, SOURCE, TARGET).read
-    other = analysis.associations(model, SOURCE[::-1], TARGET).read
-    assert np.abs(with_source - other).max() > 1e-3
-    alone = MODELS["alone"]()
-    read = analysis.associations(alone, SOURCE, TARGET).read
-    assert not read[0].any()
-
-
 def test_pictures_and_numbers(tmp_path):
     similarity = np.array([[0.5, -1.0, 0.25], [0.0, 1.0, 0.125]])
     source, target = ["a", "$b", "c"], ["x", "y"]

