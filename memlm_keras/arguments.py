@@ -4,6 +4,7 @@ A failed check raises a `ValueError`. Some commands use these checks without
 Keras, so functions import Keras only where they need it.
 """
 
+import inspect
 import numbers
 
 import numpy as np
@@ -21,11 +22,7 @@ def require_positive_integer(name, value, minimum=1):
 
 def require_rate(name, value):
     """Raises `ValueError` unless `value` is a rate in [0, 1)."""
-    if not isinstance(value, numbers.Real):
-        raise ValueError(
-            f"`{name}` must be a number. Received: {name}={value!r}"
-        )
-    if not 0 <= value < 1:
+    if not isinstance(value, numbers.Real) or not 0 <= value < 1:
         raise ValueError(
             f"`{name}` must be at least 0 and less than 1. "
             f"Received: {name}={value!r}"
@@ -41,11 +38,18 @@ def require_one_of(name, value, choices):
         )
 
 
+def require_instance(name, value, cls, what):
+    """Raises `ValueError` unless `value` is an instance of `cls`; `what`
+    describes the instances."""
+    if not isinstance(value, cls):
+        raise ValueError(f"`{name}` must be {what}. Received: {name}={value!r}")
+
+
 def require_integers(
     name, values, ndim=1, vocabulary_size=None, minimum_size=1
 ):
-    """Returns an array of integers, without copying a memory map, or raises
-    `ValueError`."""
+    """Converts values to an array of integers, without copying a memory map;
+    raises `ValueError` for others."""
     values = np.asanyarray(values)
     if not values.size and not minimum_size:
         # NumPy converts an empty list to an array of floats.
@@ -63,8 +67,8 @@ def require_integers(
 
 
 def require_token_ids(name, ids, vocabulary_size, ndim=2, minimum_time=1):
-    """Returns token ids as an int32 array of rank `ndim`, where `None` allows
-    any rank, or raises `ValueError`."""
+    """Returns token ids as an int32 array of rank `ndim`; `None` allows any
+    rank. Raises `ValueError` for others."""
     from keras import ops
 
     form = {1: "(time,)", 2: "(batch, time)", None: "(..., time)"}[ndim]
@@ -78,14 +82,14 @@ def require_token_ids(name, ids, vocabulary_size, ndim=2, minimum_time=1):
         ids = ops.convert_to_numpy(ids)
     except ValueError as error:
         raise ValueError(
-            f"`{name}` must be of shape {form}, with rows of one length. "
+            f"`{name}` must have the shape {form}, with rows of equal length. "
             f"Received: {name}={ids!r}"
         ) from error
     wrong_rank = not ids.ndim if ndim is None else ids.ndim != ndim
     if wrong_rank or ids.shape[-1] < minimum_time or not ids.size:
         raise ValueError(
-            f"`{name}` must be of shape {form} with time of at least "
-            f"{minimum_time}. Received: shape {ids.shape}"
+            f"`{name}` must have the shape {form} and at least {minimum_time} "
+            f"steps. Received: shape {ids.shape}"
         )
     if not np.issubdtype(ids.dtype, np.integer):
         raise ValueError(
@@ -105,13 +109,13 @@ def _require_ids_below(name, ids, vocabulary_size):
 
 
 def require_vocabulary(model, vocabulary=None):
-    """Returns the vocabulary of a model, given or the model's own, or raises
-    `ValueError`."""
+    """Returns `vocabulary`, or the model's own if it is `None`; raises
+    `ValueError` if it does not fit the model."""
     own = getattr(model, "vocabulary", None)
     if vocabulary is None and own is None:
         raise ValueError(
-            "`vocabulary` must be given: the `memlm_keras.data.Vocabulary` "
-            "that the model was trained with, as the model contains none. "
+            "`vocabulary` must be the `memlm_keras.data.Vocabulary` that the "
+            "model was trained with, as the model contains none. "
             "Received: vocabulary=None"
         )
     if vocabulary is None:
@@ -125,16 +129,16 @@ def require_vocabulary(model, vocabulary=None):
         )
     if len(vocabulary) != model.vocabulary_size:
         raise ValueError(
-            "`vocabulary` must be the one that the model was trained with, of "
-            f"vocabulary_size={model.vocabulary_size}. Received: a vocabulary "
-            f"of {len(vocabulary)} tokens"
+            "`vocabulary` must be the one that the model was trained with, "
+            f"with {model.vocabulary_size} tokens. Received: a vocabulary with "
+            f"{len(vocabulary)} tokens"
         )
     return vocabulary
 
 
 def require_streaming(what, model):
-    """Raises `ValueError`, which says that `what` needs it, unless `model` is
-    causal."""
+    """Raises `ValueError` unless `model` is causal; the message says that
+    `what` needs a causal model."""
     if not model.causal:
         raise ValueError(
             f"{what} needs a causal model. Received: a model with a "
@@ -162,8 +166,8 @@ def require_state(received, expected, batch_size):
             for pair in zip(shape, sizes)
         ):
             raise ValueError(
-                f"`state` must have one row for each of the {batch_size} rows "
-                f"of tokens, and {name!r} the shape {sizes}. Received: "
+                f"`state` must have the shape {sizes} for {name!r}, and one "
+                f"row for each of the {batch_size} rows of tokens. Received: "
                 f"{name!r} of shape {shape} with {shape[0] if shape else 0} "
                 "rows"
             )
@@ -178,13 +182,38 @@ def serialize(value):
     return keras.saving.serialize_keras_object(value)
 
 
+class Configured:
+    """Mix-in for layers whose `get_config` returns constructor arguments.
+
+    Each argument must also be an attribute.
+    """
+
+    def get_config(self):
+        names = constructor_arguments(type(self))
+        return super().get_config() | config_of(self, *names)
+
+
+def constructor_arguments(cls):
+    """Returns the arguments of a class's constructor, except arguments that
+    Keras defines."""
+    names = {}
+    for base in reversed(cls.__mro__):
+        if base.__module__.startswith("memlm_keras.") and "__init__" in vars(
+            base
+        ):
+            parameters = inspect.signature(base.__init__).parameters.values()
+            names |= {p.name: p for p in parameters if p.kind != p.VAR_KEYWORD}
+    names.pop("self", None)
+    return list(names)
+
+
 def config_of(layer, *names):
-    """Returns a dict from names of attributes to their serialized values."""
+    """Returns the serialized values of attributes, a dict by name."""
     return {name: serialize(getattr(layer, name)) for name in names}
 
 
 def deserialize(config, custom_objects=None):
-    """Returns a copy of a config in which serialized objects are revived."""
+    """Returns a copy of a config with its serialized objects deserialized."""
     import keras
 
     def revive(value):

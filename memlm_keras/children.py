@@ -5,18 +5,18 @@ import signal
 import threading
 import time
 
-# Environment variable that tells a child the process id of its parent.
+# Environment variable with the process id of a child's parent.
 PARENT = "MEMLM_KERAS_PARENT"
 _SECONDS = 1.0
 
 
 def end_with_parent(parent=None):
-    """Sends this process SIGTERM once its parent has ended; `None` reads the
-    parent's process id from the environment."""
+    """Sends SIGTERM to this process when its parent has ended; `None` reads
+    the parent's process id from the environment."""
     parent = parent or int(os.environ.pop(PARENT, 0))
 
     def watch():
-        # The system gives a process whose parent has ended another parent.
+        # When its parent has ended, a process gets another parent.
         while os.getppid() == parent:
             time.sleep(_SECONDS)
         os.kill(os.getpid(), signal.SIGTERM)

@@ -53,9 +53,9 @@ def atomic_path(path):
                     f"`atomic_path` must write to {temporary}."
                 )
             if path.exists() and path.is_dir() != temporary.is_dir():
-                is_what = "folder" if path.is_dir() else "file"
+                kind = "folder" if path.is_dir() else "file"
                 raise ValueError(
-                    f"Cannot write {path}: it is a {is_what}, which would be "
+                    f"Cannot write {path}: it is a {kind}, which would be "
                     "lost. Choose another path"
                 )
             _move_into_place(temporary, path, folder)
@@ -64,9 +64,9 @@ def atomic_path(path):
             raise
         raise OSError(
             errno.ENOSPC,
-            f"Cannot write {path}: the disk is full, or a quota or limit of "
-            "file sizes is reached. The previous file is untouched. Free some "
-            "space, or choose another folder",
+            f"Cannot write {path}: the disk is full, or a quota is reached. "
+            "The previous file is unchanged. Free some space, or choose "
+            "another folder",
         ) from error
 
 
@@ -155,7 +155,7 @@ def _lock(file, required=False):
     except BlockingIOError:
         pass
     except OSError:
-        # This file system has no locks, so nobody knows if the writer lives.
+        # Without locks, it is unknown whether the other writer still runs.
         if not required:
             return lock
         os.close(lock)
@@ -165,14 +165,14 @@ def _lock(file, required=False):
 
 
 def _is_at(lock, file):
-    """Returns whether an open file is still the one at a path."""
+    """Returns whether a path still refers to an open file."""
     try:
         return os.path.samestat(os.fstat(lock), os.stat(file))
     except FileNotFoundError:
         return False
 
 
-# File in a folder that one process holds; its text names the process.
+# Name of the lock file in a folder; it names the process that locks the folder.
 LOCK = ".lock"
 # Descriptors of the locks that this process holds, by folder.
 _held = {}
@@ -235,7 +235,7 @@ def _move_into_place(temporary, path, folder):
 
 
 def _put_back(folder):
-    """Moves back what a writer moved away, unless its path exists again."""
+    """Moves files that a writer moved away back, unless their paths exist."""
     if (folder / _OLD).is_dir():
         for old in (folder / _OLD).iterdir():
             target = folder.parent / old.name
@@ -273,8 +273,8 @@ def read_json(path, what, remedy="Delete it to create it again.", types=None):
     """Reads a JSON file, with the errors of `reading`.
 
     `types` is a dict from keys to types. With it, the file must contain an
-    object, values of these keys at any depth must have these types, and
-    looking up a missing key in the result also raises such an error.
+    object whose values, at any depth, have these types; and looking up a
+    missing key in the result raises an error of `reading`.
     """
 
     def make(values):
@@ -294,12 +294,12 @@ def read_json(path, what, remedy="Delete it to create it again.", types=None):
 class _Object(dict):
     """JSON object whose missing keys raise the errors of `reading`."""
 
-    def __init__(self, values, *of):
+    def __init__(self, values, *arguments):
         super().__init__(values)
-        self._of = of
+        self._arguments = arguments
 
     def __missing__(self, key):
-        with reading(*self._of):
+        with reading(*self._arguments):
             raise ValueError(f"it lacks {key!r}")
 
 
@@ -308,7 +308,7 @@ def _require_types(values, types):
         expected = types.get(name, object)
         parts = [value]
         if isinstance(expected, list):
-            # The type is that of the list's elements.
+            # `[type]` means a list with elements of this type.
             (expected,) = expected
             parts = value if isinstance(value, list) else [None]
         if not all(isinstance(part, expected) for part in parts):
@@ -340,8 +340,8 @@ def load_model(path, what="model", remedy="Put an intact copy in its place."):
 
 @contextlib.contextmanager
 def reading(path, what, remedy):
-    """Turns errors in the block into `FileNotFoundError` for a missing file, or
-    `ValueError`, which says that `what` is damaged and names a `remedy`."""
+    """Turns errors in the block into a `FileNotFoundError` for a missing file,
+    or a `ValueError` that calls `what` damaged and names a `remedy`."""
     try:
         yield
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -361,8 +361,8 @@ def reading(path, what, remedy):
 def open_lines(path):
     """Opens a text file for reading bytes, and skips a byte order mark.
 
-    Files compressed by gzip, and zip archives of one file, are unpacked. Yields
-    the file, and a function that returns the share that was read."""
+    Unpacks gzip files, and zip archives with one file. Yields the file, and a
+    function that returns the fraction of the file that was read."""
     with contextlib.ExitStack() as stack:
         raw = file = stack.enter_context(open(path, "rb"))
         size = os.fstat(raw.fileno()).st_size
@@ -391,8 +391,8 @@ def open_lines(path):
 
 @contextlib.contextmanager
 def silent_stderr():
-    """Discards standard error in the block, where TensorFlow logs from C++ on
-    import, before it reads its log level."""
+    """Discards standard error in the block: on import, TensorFlow logs to it
+    before it reads its log level."""
     if sys.stderr is not None:
         sys.stderr.flush()
     try:

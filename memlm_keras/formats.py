@@ -25,12 +25,12 @@ class Format(NamedTuple):
     # Command that starts the server, with `{path}` and its parent `{folder}`,
     # both quoted, and `{name}`, the name of the parent.
     start: str = ""
-    # Suffix of the file, or "" for a folder, that computes one streamed step;
-    # `None` for a folder of versions.
+    # Suffix of the file, or "" for the folder, that computes one streamed step;
+    # `None` for a folder with versions.
     suffix: str | None = None
-    packages: tuple[str, ...] = ()  # required besides the backend's package
+    packages: tuple[str, ...] = ()  # needed besides the backend's package
     options: tuple[str, ...] = ()  # arguments of `export` for this format
-    mark: str | None = None  # file that is in each folder of this format
+    mark: str | None = None  # a file that every folder of this format contains
     backend: str = "tensorflow"
     needs_vocabulary: bool = True
     # Dotted name of a function that returns further options; it is called

@@ -1,5 +1,5 @@
-"""Gradients of functions, functions with a custom backward pass, and functions
-that are one operation of a recorded step."""
+"""Gradients, functions with a custom backward pass, and functions that a
+recorded training step runs as one operation."""
 
 import functools
 
@@ -7,19 +7,19 @@ import keras
 from keras import ops
 from keras import tree
 
-# The smallest numbers that a vector, and its gradient, are divided by: a zero
-# vector has no direction, and the gradient grows without bound near zero.
+# Smallest divisors of a vector and of its gradient: a zero vector has no
+# direction, and the gradient grows without bound near zero.
 UNIT = 2.0**-50, 2.0**-10
 
 
 def with_gradient(forward, backward, plain=None):
     """Returns a function with the gradients `backward(kept, *upstream)`.
 
-    `forward` computes `(results, kept)`. `plain` computes only the results and
+    `forward` returns `(results, kept)`. `plain` returns only the results; it
     runs where no gradient is needed, except on TensorFlow.
     """
     # `keras.ops.custom_gradient` supports only one result on PyTorch, and
-    # passes nothing but the arguments to the backward pass.
+    # passes only the arguments to the backward pass.
     if plain is None:
 
         def plain(*arguments):
@@ -115,7 +115,7 @@ def divide_by_length(parts, least=UNIT, axis=None):
 def divide_by_length_gradient(divided, length, upstream, least, axis=None):
     """Returns the gradient of the `parts` of `divide_by_length`, given its
     results and the lengths of the vectors."""
-    # A vector of length one can change only its direction.
+    # A vector of length one can change only in direction.
     along = _sum_of_products(divided, upstream, axis)
     along = ops.where(length > least[0], along, ops.zeros_like(along))
     divisor = ops.maximum(length, least[1])
@@ -139,8 +139,8 @@ def _sum_of_products(left, right, axis):
 
 
 def value_and_gradients(function):
-    """Returns a function that returns `(scalar, more)`, the result of
-    `function(tensors, *others)`, and the gradients of `tensors`, detached."""
+    """Returns a function that computes `function(tensors, *others)`, a pair
+    `(scalar, more)`, and the gradients of the scalar for `tensors`."""
     # `function` must not assign variables, since JAX compiles it.
     backend = keras.backend.backend()
     if backend == "jax":
@@ -177,19 +177,19 @@ def value_and_gradients(function):
 
 # === Operations of recorded steps on PyTorch ===
 
-# Pairs of `function` and `like`; the operation takes an index of this list.
+# Pairs of `function` and `like`; the operation takes an index in this list.
 _functions = []
 
 
 def opaque(function, like):
-    """Returns `function`, as one operation of a recorded step, which may branch
-    on the values of its tensors.
+    """Returns `function` as one operation of a recorded step, so that it may
+    branch on the values of its tensors.
 
     Args:
-        function: function of tensors, without gradient, that returns a tuple
-            of new tensors.
-        like: function of the same tensors that returns empty tensors of the
-            shapes and dtypes of the results, and does not read values.
+        function: function of tensors that returns a tuple of new tensors,
+            without gradients.
+        like: function that returns empty tensors with the shapes and dtypes of
+            these results, and does not read values.
     """
     from torch._subclasses import FakeTensor
 

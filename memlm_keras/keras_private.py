@@ -9,9 +9,9 @@ Tested with Keras 3.15. Any later version may rename or remove them.
 import keras
 
 # The mask functions read and set the mask that a tensor carries to the next
-# layer. `rnn` is the loop over time of every recurrent layer. The scopes tell
+# layer. `rnn` is the loop over time of every recurrent layer. The scopes show
 # whether Keras infers shapes or runs without variables. `AutocastScope` sets
-# the dtype that variables are cast to. `quantize` and `summary` use the two
+# the dtype that variables are cast to. `quantize` and `summary` call the two
 # functions after it, and `module_utils` imports TensorFlow on first use.
 try:
     from keras.src.backend import get_keras_mask
@@ -40,6 +40,6 @@ CLONING = "keras.src.models.cloning"
 
 
 def leave_out_tensorflow():
-    """Keeps Keras from importing TensorFlow on another backend, which takes
-    seconds, to set its seed and to check objects that are saved."""
+    """Stops Keras from importing TensorFlow on another backend to set its seed
+    and to check objects that are saved; the import takes seconds."""
     module_utils.tensorflow._available = False

@@ -4,10 +4,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from memlm_keras.arguments import config_of
+from memlm_keras.arguments import Configured
 
 
-class Int8Kernels:
+class Int8Kernels(Configured):
     """Mix-in for layers whose matrices `quantize("int8")` makes int8.
 
     Each trainable matrix is replaced by an int8 weight and a float32 scale for
@@ -16,7 +16,7 @@ class Int8Kernels:
     """
 
     def quantize(self, mode=None, type_check=True, config=None):
-        """Quantizes the matrices, as `keras.layers.Dense` does its kernel."""
+        """Quantizes the matrices like the kernel of `keras.layers.Dense`."""
         if mode != "int8":
             raise NotImplementedError(
                 f'A {type(self).__name__} is quantized to "int8". Received: '
@@ -83,8 +83,8 @@ class Int8Kernels:
 
 
 def expanded(layer):
-    """Returns a copy of a layer or cell with floats for int8 matrices, so that
-    a loop converts them once; the same object if it has none."""
+    """Returns a copy of a layer or cell with its int8 matrices converted to
+    floats, once for a whole loop; or the layer itself if it has none."""
     new = {}
     if hasattr(layer, "cell"):
         new = {"cell": expanded(layer.cell)}
@@ -126,9 +126,6 @@ class DistinctKernels(Int8Kernels):
                 np.repeat(values, units), dtype
             ),
         )
-
-    def get_config(self):
-        return super().get_config() | config_of(self, "kernel_initializer")
 
 
 def distinct(initializer, index):

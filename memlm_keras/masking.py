@@ -11,14 +11,15 @@ from keras import ops
 from memlm_keras.gradients import opaque
 from memlm_keras.gradients import with_gradient
 
-# Smallest number of steps of a block, since small products are slow.
+# Smallest number of steps in a block, since small products are slow.
 _LEAST_BLOCK = 32
 
-# Steps of a block of additive scores. Each is scored with all that the block
-# sees: larger blocks waste more scores, smaller ones need more operations.
+# Number of steps in a block of additive scores. Each step is scored with all
+# positions that the block sees: larger blocks waste more scores, smaller ones
+# need more operations.
 _SCORED_BLOCK = 16
 
-# Number of elements of a tensor that fits in a core's cache with a few others.
+# Size of a tensor that fits in a core's cache with a few others.
 _CACHED = 200_000
 
 
@@ -27,7 +28,7 @@ def masked_softmax(scores, mask):
     if no slot is allowed."""
     allowed = ops.cast(mask, "float32")
     if scores.shape[-1] == 1:
-        # The softmax of one slot is 1, and Keras warns of computing it.
+        # The softmax of one slot is 1, and Keras would warn about it.
         return ops.cast(allowed, scores.dtype) + 0.0 * scores
     logits = ops.cast(scores, "float32") - 1e9 * (1.0 - allowed)
     return ops.cast(ops.softmax(logits, axis=-1) * allowed, scores.dtype)
@@ -102,8 +103,8 @@ class SlidingWindow:
 
     def before(self, state, extended, positions):
         """Returns the states before steps `(batch, queries)`, int32, as one
-        state of `batch * queries` rows; the other arguments are the first
-        argument and result of `slide`."""
+        state with `batch * queries` rows; `state` is the state before `slide`,
+        `extended` the window that it returned."""
         slots = ops.arange(self.slots, dtype="int32")
         seen = positions[..., None] + slots
         rows, queries = ops.shape(positions)
@@ -118,8 +119,8 @@ class SlidingWindow:
         }
 
     def slot(self, extended, index):
-        """Returns what each step sees in a slot, `(batch, time, ...)`; slot 0
-        is the oldest, slot `slots` is the step itself."""
+        """Returns the content of a slot at each step, `(batch, time, ...)`;
+        slot 0 is the oldest, slot `slots` is the step itself."""
         return extended[:, index : (index - self.slots) or None]
 
     def products(self, queries, extended):
@@ -150,8 +151,9 @@ def banded_sum(weights, values):
 
 
 def _in_blocks(by_step, values, slots):
-    """Moves blocks of steps and the values that they see to the batch axis, for
-    linear cost; also returns a function that joins results."""
+    """Moves blocks of steps, and the values that they see, to the batch axis,
+    so that cost is linear in time; also returns a function that joins results.
+    """
     block = max(slots, _LEAST_BLOCK)
     time = by_step.shape[1]
     # When JAX infers shapes, time may be a symbol, which has no order.
@@ -237,8 +239,8 @@ class ValidSteps:
 
 
 def over_valid_steps(read):
-    """Decorates the `read` of a causal memory, so that it gets rows with their
-    valid steps at the front and the mask of these rows, or `None`."""
+    """Decorates the `read` of a causal memory: with a mask, `read` gets rows
+    with their valid steps at the front, and the mask of these rows."""
 
     @functools.wraps(read)
     def masked(self, outputs, state, token_ids=None, mask=None):
@@ -268,8 +270,7 @@ def take_steps(tensor, steps):
 
 
 def first_occurrences(token_ids):
-    """Returns, for each word of `(batch, time)`, the position in its row where
-    it occurs first."""
+    """Returns the first position in its row of each word of `(batch, time)`."""
     time = ops.shape(token_ids)[1]
     same = ops.equal(token_ids[:, :, None], token_ids[:, None, :])
     return ops.min(ops.where(same, ops.arange(time, dtype="int32"), time), -1)
@@ -295,8 +296,8 @@ def _stretch(by_step, tensor):
 
 
 def additive_scores(keys, queries, kernel, seen):
-    """Computes scores `w . tanh(key + query)`, `(B, T, L)`, of queries `t` and
-    keys `t` to `t + L - 1`; where not `seen`, they are any finite numbers."""
+    """Computes scores `w . tanh(key + query)`, `(B, T, L)`, for queries `t` and
+    keys `t` to `t + L - 1`; scores that are not `seen` are arbitrary."""
     keys, queries, kernel = map(ops.convert_to_tensor, (keys, queries, kernel))
     run = scores_in_loop(queries)
     if run is not None:
@@ -305,8 +306,8 @@ def additive_scores(keys, queries, kernel, seen):
 
 
 def scores_in_loop(queries):
-    """Returns the function that loops over the slots, or `None` where blocks
-    are faster."""
+    """Returns the function that computes scores in a loop over the slots, or
+    `None` where blocks are faster."""
     if queries.shape[1] == 1:
         # With a single step there is no work to share between steps.
         return None
@@ -323,8 +324,8 @@ def scores_in_loop(queries):
 def _scores_in_blocks(keys, queries, kernel, window):
     time = queries.shape[1]
     if not isinstance(time, int) or 2 * window <= _SCORED_BLOCK:
-        # Steps of unknown number cannot be split into blocks, and with a short
-        # window most scores of a block would be wasted.
+        # An unknown number of steps cannot be split into blocks, and with a
+        # short window most scores of a block would be wasted.
         time = ops.shape(queries)[1]
         scores = [
             ops.matmul(ops.tanh(keys[:, slot : slot + time] + queries), kernel)
@@ -355,7 +356,7 @@ def _torch_scores(keys, queries, kernel, seen):
             yield [part.float() for part in parts]
 
     def slots(seen):
-        """Returns the slots that some step sees: few at the start of a text."""
+        """Returns the slots that any step sees: few at the start of a text."""
         return range(int(seen.any(0).any(0).byte().argmax()), window)
 
     def scores(keys, queries, kernel, seen):
@@ -377,7 +378,7 @@ def _torch_scores(keys, queries, kernel, seen):
         for some_keys, some, d_some in in_parts(keys, queries, d_scores):
             d_slots = d_some.permute(2, 0, 1).contiguous()
             hidden = torch.empty_like(some)
-            # The gradient is w sum(d (1 - tanh^2)). Sum both terms apart.
+            # The gradient is w sum(d (1 - tanh^2)); each term has its own sum.
             d_seen = some.new_zeros(some_keys.shape[:2])
             squares = torch.zeros_like(some)
             squares_seen = torch.zeros_like(some_keys)

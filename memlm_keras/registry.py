@@ -27,7 +27,7 @@ SIZES = (
     "num_sampled",
 )
 
-# Arguments of models that a preset fixes, by class.
+# Constructor arguments that a preset fixes, by class.
 _FIXED = {
     "LanguageModel": {"recurrent", "memory", "recurrent_above", "mixture"},
     "EntailmentClassifier": {
@@ -45,7 +45,7 @@ _FIXED = {
 _FIXED_IF_SET = {"embedding", "head"}
 
 _PAPERS = {}
-# Entry points still to load; `None` before the installed packages are searched.
+# Entry points not loaded yet; `None` until installed packages are searched.
 _TO_LOAD = None
 
 
@@ -63,7 +63,7 @@ class Paper:
         tables: tuple of `memlm_keras.presets.Table`s.
         matched_to: name of a row, or `None`. The paper chooses the hidden sizes
             of the other rows such that they have as many parameters.
-        unmatched: tuple of names of rows that are exceptions from this.
+        unmatched: tuple of names of rows for which it does not.
     """
 
     name: str
@@ -96,12 +96,12 @@ def register(paper, rows=None, **details):
     """Adds a paper, whose rows become presets, and returns the `Paper`.
 
     An installed package can add papers by an entry point of the group
-    `memlm_keras.presets`, which is loaded when presets are first used. It
-    names a module, or a function, that registers papers.
+    `memlm_keras.presets`, which names a module or a function that registers
+    papers. It is loaded when presets are first used.
 
     Args:
-        paper: string, the name of the paper, as in `"paper/row"`; or a `Paper`,
-            without further arguments.
+        paper: string, the name of the paper, as in `"paper/row"`; or a `Paper`
+            and no other arguments.
         rows: dict of `memlm_keras.presets.Row`s by name.
         **details: arguments of `Paper`: `title`, `authors`, `year`, `where`,
             `tables`.
@@ -140,8 +140,8 @@ def register(paper, rows=None, **details):
     for argument, name in names_given:
         if not isinstance(name, str) or not name or "/" in name:
             raise ValueError(
-                f"`{argument}` must have names that are strings without a "
-                f"slash. Received: {name!r}"
+                f"`{argument}` must have names without a slash, as strings. "
+                f"Received: {name!r}"
             )
     if not (paper.rows or paper.tables):
         raise ValueError(
@@ -157,7 +157,7 @@ def register(paper, rows=None, **details):
     if paper.name in _PAPERS:
         raise ValueError(
             f"`paper` {paper.name!r} is registered already; choose another "
-            f"name. Taken are: {', '.join(_PAPERS)}"
+            f"name than {', '.join(_PAPERS)}"
         )
     _PAPERS[paper.name] = paper
     return paper
@@ -203,7 +203,7 @@ def get(name, /, **sizes):
             their embeddings), or `units` and `embedding_dim` (integers);
             `window` (integer);
             `initial_range` (float r, weights are drawn from U(-r, r). Products
-            of n numbers grow as r sqrt(n), so a model of s times the paper's
+            of n numbers grow as r sqrt(n), so a model with s times the paper's
             sizes starts like the paper's with 1 / sqrt(s) times its range);
             for `weissenborn2016`, `embedding_range` (the r of embeddings) and,
             with an associative memory, `key` (`"bound"` or `"unit"`);
@@ -224,9 +224,9 @@ def get(name, /, **sizes):
         default values.
 
     Raises:
-        ValueError: if the name or a size is unknown, the row does not have a
-            size, a scale or range is not positive, or `scale` is given with the
-            size that it scales.
+        ValueError: if the name or a size is unknown, the row lacks a size, a
+            scale or range is not positive, or `scale` comes with the size that
+            it scales.
 
     Example:
 
@@ -251,7 +251,7 @@ def model_config(name, kind="LanguageModel", /, **overrides):
         name: string, one of `names()`.
         kind: string, the class of the model.
         **overrides: sizes as in `get`, and arguments of the model that the
-            preset leaves open.
+            preset does not fix.
 
     Raises:
         ValueError: as `get`, for a preset of another kind, and for arguments
@@ -290,9 +290,9 @@ def find(name):
         )
     if os.path.exists(name):
         raise ValueError(
-            "A preset is the name of a row or of a trained model, or the "
-            f"folder of a trained model. Received: {name!r}. Load the model of "
-            "a run with `keras.saving.load_model('RUN/model.keras')`."
+            "A preset is the name of a row, or the name or folder of a trained "
+            f"model. Received: {name!r}. Load the model of a run with "
+            "`keras.saving.load_model('RUN/model.keras')`."
         )
     raise ValueError(
         f"Unknown preset. Received: {name!r}.{_nearest(str(name), known)} "
@@ -301,7 +301,7 @@ def find(name):
 
 
 def _nearest(name, known):
-    """Returns a sentence with the preset of the most similar name, or `""`."""
+    """Returns a sentence that names the most similar preset, or `""`."""
     paper, _, row = name.rpartition("/")
     # Search the rows of that paper first, then all full names and last parts.
     spellings = {
@@ -322,7 +322,7 @@ def _nearest(name, known):
 
 
 def resized(name, row, sizes):
-    """Checks sizes, and returns the row of a preset with these sizes."""
+    """Returns the row of a preset with other sizes, or raises `ValueError`."""
     unknown = sorted(set(sizes) - set(SIZES))
     if unknown:
         raise ValueError(

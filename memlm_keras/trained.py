@@ -10,12 +10,12 @@ import time
 from memlm_keras import files
 from memlm_keras.version import __version__
 
-# Environment variable with paths of folders that contain trained models.
+# Environment variable that lists folders with trained models.
 VARIABLE = "MEMLM_PRESETS"
 METADATA, CONFIG, WEIGHTS = "metadata.json", "config.json", "model.weights.h5"
 DTYPES = ("float32", "float16", "int8")
 FORMAT = 1
-# How to get each trained model of this package from a clone.
+# Instructions for getting each trained model of this package from a clone.
 _COPY = "Copy it from `memlm_keras/presets/trained` of a clone"
 _BUILD = "Build it in a clone with `python recipes/"
 SOURCES = {
@@ -39,7 +39,7 @@ _OWN = pathlib.Path(__file__).parent / "presets" / "trained"
 
 
 def roots():
-    """Returns the folders that are searched for a name, in this order."""
+    """Returns the folders that are searched for a name, in order."""
     paths = os.environ.get(VARIABLE, "").split(os.pathsep)
     return [*map(pathlib.Path, filter(None, paths)), _OWN]
 
@@ -123,7 +123,7 @@ def _remedy(card):
 
 def load(folder, cls, **changes):
     """Loads a trained model of a class with a `preset_kind`; `changes` replace
-    saved arguments and must not change weights."""
+    saved arguments of the class, and must not change weights."""
     folder = pathlib.Path(folder)
     metadata = read_metadata(folder)
     if metadata["kind"] != cls.preset_kind:
@@ -186,7 +186,7 @@ def _widen(path, widened):
 
 def save(model, folder, dtype, card, experiment=None):
     """Writes a model atomically as a folder that `load` reads; `experiment`,
-    the arguments of its `Experiment`, tells `memlm evaluate` how to measure."""
+    the arguments of its `Experiment`, is read by `memlm evaluate`."""
     import keras
 
     folder = pathlib.Path(folder)
@@ -194,8 +194,8 @@ def save(model, folder, dtype, card, experiment=None):
         raise ValueError(
             f"`dtype` must be one of {DTYPES}. Received: dtype={dtype!r}"
         )
-    known = (METADATA, CONFIG, WEIGHTS)
     if folder.is_dir() and any(folder.iterdir()):
+        known = (METADATA, CONFIG, WEIGHTS)
         if not all((folder / file).is_file() for file in known):
             raise ValueError(
                 "`folder` must be new, empty, or the folder of a trained "
@@ -265,7 +265,7 @@ def narrow(values, dtype):
         return values, None
     if dtype == "float16":
         return values.astype(dtype), None
-    # One scale for each element of the longest axis, such as a table's words.
+    # One scale for each element of the longest axis, such as each word.
     others = [*range(values.ndim)]
     others.remove(int(np.argmax(values.shape)))
     scale = np.abs(values).max(axis=tuple(others), keepdims=True) / 127
@@ -284,22 +284,12 @@ def _page(name, metadata):
         **card,
         "memlm_keras": metadata["memlm_keras"],
     }
-    rows = [
-        f"| {key} | {str(value).replace('|', '/')} |"
+    rows = "".join(
+        f"| {key} | {str(value).replace('|', '/')} |\n"
         for key, value in facts.items()
-    ]
-    cls = f"memlm_keras.{metadata['kind']}"
-    return "\n".join(
-        [
-            f"# {name}",
-            "",
-            description,
-            "",
-            f"`{cls}.from_preset(path_of_this_folder)` loads it.",
-            "",
-            "| | |",
-            "|---|---|",
-            *rows,
-            "",
-        ]
+    )
+    return (
+        f"# {name}\n\n{description}\n\n`memlm_keras.{metadata['kind']}."
+        "from_preset(path_of_this_folder)` loads it.\n\n| | |\n|---|---|\n"
+        f"{rows}"
     )

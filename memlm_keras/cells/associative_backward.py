@@ -4,10 +4,10 @@ Weissenborn (2016), Equations 8 to 13. On JAX and TensorFlow, the forward pass
 runs the cell's own steps. Automatic differentiation would store the whole
 memory at each step, and add to the gradient of each matrix at each step. Here:
 
-* the backward pass subtracts the written change from the memory after a step
-  to get the memory before it;
+* the backward pass recovers the memory before a step by subtracting the change
+  that the step wrote;
 * the gradient of a matrix is one product over all steps, after the loop;
-* permutations of keys are look-ups in both directions;
+* keys are permuted by look-ups in both directions;
 * the backward loop carries the inputs of its next step, since XLA on a CPU
   would otherwise slice the sequence once for each copy of the memory.
 
@@ -79,15 +79,15 @@ def _run(cell, projected, states, mask):
 
 
 def _loop(step, inputs, states, go_backwards=False):
-    """Runs `step` over time; returns outputs `(T, ...)` in the order of the
-    loop, and the last states."""
+    """Runs `step` over time; returns outputs `(T, ...)`, in the order in which
+    they are computed, and the last states."""
     _, outputs, states = rnn(
         step,
         inputs,
         states,
         go_backwards=go_backwards,
-        # An unknown time is a tensor, which Keras would use as lengths to mask
-        # by if it were not in a list.
+        # In a list, since Keras would use a tensor, which an unknown time is,
+        # as the lengths of rows.
         input_length=[ops.shape(keras.tree.flatten(inputs)[0])[0]],
         time_major=True,
     )
@@ -104,7 +104,7 @@ def _backward(
     to_hidden, to_value, to_source = [
         ops.transpose(weights[index]) for index in (0, 1, -1)
     ]
-    # Positions of each number in all copies, one row for each number.
+    # Positions of each number in all copies, a row for each number.
     inverse = ops.cast(ops.argsort(positions, axis=0), "int32")
     inverse = inverse * copies + ops.arange(copies, dtype="int32")
     d_memory = reverse_axes(cell.copies(d_memory))
@@ -203,7 +203,7 @@ def _backward(
 
 
 def _parts(joined, sizes, axis):
-    """Splits an axis into parts of the given sizes."""
+    """Splits an axis into parts with the given sizes."""
     parts, start, before = [], 0, (slice(None),) * axis
     for size in sizes:
         parts.append(joined[(*before, slice(start, start + size))])
@@ -217,8 +217,9 @@ def _add(memory, keys, value):
 
 
 def _keys_gradient(memory, value):
-    """Returns the gradient of keys that wrote `value` to a memory with the
-    gradient `memory`, or read from `memory` a value with gradient `value`."""
+    """Returns the gradient of the keys that wrote `value` to a memory, given
+    the memory's gradient; or, given the memory, of the keys that read a value
+    with the gradient `value`."""
     re, im = split(value[:, None], 0)
     return complex_vectors.encode(memory, (re, -im))
 
@@ -235,7 +236,7 @@ def _look_up_gradient(upstream, inverse):
 
 
 def _product(left, right):
-    """Sums outer products over time and batch, by one matrix product."""
+    """Sums outer products over time and batch by one matrix product."""
     left, right = (
         ops.reshape(ops.transpose(steps, (1, 0, 2)), (steps.shape[1], -1))
         for steps in (left, right)
@@ -244,8 +245,8 @@ def _product(left, right):
 
 
 # === PyTorch ===
-# Real and imaginary parts are adjacent, so that a complex tensor can be a view
-# of a real one. Buffers are allocated once, and operations write in place.
+# Real and imaginary parts are adjacent, so that a real tensor can be viewed as
+# a complex one. Buffers are allocated once, and operations write in place.
 
 
 def _run_in_place(cell, projected, states, mask):
@@ -257,7 +258,7 @@ def _run_in_place(cell, projected, states, mask):
         _interleave(kernel.T, cell.units).T
         for kernel in (recurrent, memory_kernel, *source_kernel)
     ]
-    # The gates read the value, and the candidate the value after the reset.
+    # The gates read the value; the candidate reads it after the reset.
     of_gates, of_candidate = kernels[1].split([2 * cell.units, cell.units], 1)
     kernels[1:2] = of_gates.contiguous(), of_candidate.contiguous()
     loop = _Loop(cell, positions.T, projected, mask)
@@ -273,7 +274,7 @@ def _run_in_place(cell, projected, states, mask):
 
 
 def _interleave(tensor, units):
-    """Makes the real and imaginary part of each number adjacent."""
+    """Moves the imaginary part of each number next to its real part."""
     halves = tensor.unflatten(-1, (-1, 2, units // 2))
     return halves.transpose(-1, -2).flatten(-3)
 
@@ -290,7 +291,7 @@ def _complex(tensor):
 
 
 class _Loop:
-    """Forward and backward loop over all steps of a cell."""
+    """Runs a cell forward and backward over all steps."""
 
     def __init__(self, cell, positions, projected, mask):
         self.units, self.num_keys = cell.units, cell.num_keys
@@ -298,8 +299,8 @@ class _Loop:
         self.copies, self.numbers = positions.shape
         first = torch.arange(self.copies, device=positions.device)
         inverse = first[:, None] * self.numbers + positions.argsort(dim=1)
-        # Indices of all copies, repeated for each row of the batch: `gather`
-        # takes a fifth of the time of `index_select` here.
+        # Indices of all copies for each row of the batch: `gather` takes a
+        # fifth of the time of `index_select` here.
         self.positions, self.inverse = (
             rows.flatten().long().repeat(len(projected), 1)
             for rows in (positions, inverse)
@@ -318,7 +319,7 @@ class _Loop:
         return rows.view_as(upstream).sum(dim=1)
 
     def _read(self, keys, memory, out, buffer):
-        """Sums the values `(B, H)` that the copies of a key read."""
+        """Computes the sum `(B, H)` of the values that the copies read."""
         torch.mul(memory, keys.conj(), out=buffer)
         torch.sum(buffer, dim=1, out=_complex(out))
 
@@ -331,8 +332,8 @@ class _Loop:
         return keys.movedim(-2, -3), *(gate[..., :h] for gate in gates)
 
     def forward(self, projected, hidden, bias, recurrent, *others):
-        """Returns outputs `(T, B, H)` and the memory `(B, N_c, H / 2, 2)`, and
-        what `backward` needs."""
+        """Returns outputs `(T, B, H)`, the memory `(B, N_c, H / 2, 2)`, and
+        the tensors that `backward` needs."""
         count = len(others) // 2
         kernels, begun = others[: count + 1], others[count + 1 :]
         of_gates, of_candidate, *of_source = kernels

@@ -8,7 +8,6 @@ Shapes below: B batch, d input_dim, H units, L window.
 import keras
 from keras import ops
 
-from memlm_keras.arguments import config_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.cells.projected_rnn import ProjectedCell
 from memlm_keras.kernels import DistinctKernels
@@ -19,8 +18,8 @@ from memlm_keras.masking import masked_softmax
 class LSTMNetworkCell(DistinctKernels, ProjectedCell):
     """An LSTM that attends to all its earlier states (LSTMN).
 
-    The cell keeps its earlier states on a tape, and reads a mixture of them in
-    place of the last state:
+    The cell keeps its earlier states on a tape, and reads a mixture of them
+    instead of the last state:
 
         a_i   = v . tanh(W_h h_i + W_x x_t + W_h~ h~_{t-1})          (4)
         s     = softmax(a)                                           (5)
@@ -54,7 +53,7 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
     Args:
         units: integer, H.
         window: integer, L, number of states on the tape; a new state replaces
-            the oldest. The cells of source and target must have the same.
+            the oldest. Source and target need cells with the same `window`.
         fusion: whether the cell reads the tape of a source.
         kernel_initializer: initializer of all matrices.
         **kwargs: arguments of `keras.layers.Layer`.
@@ -216,8 +215,3 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
 
     def _flat(self, slots):
         return ops.reshape(slots, (-1, 3 * self.window * self.units))
-
-    def get_config(self):
-        return super().get_config() | config_of(
-            self, "units", "window", "fusion"
-        )

@@ -16,8 +16,7 @@ from memlm_keras.gradients import divide_by_length
 from memlm_keras.gradients import divide_by_length_gradient
 from memlm_keras.gradients import length_of
 
-# By kind of key, the smallest number that an element, and its gradient, are
-# divided by.
+# By kind of key, the smallest divisors of an element and of its gradient.
 KEYS = {"bound": (1.0, 1.0), "unit": UNIT}
 
 
@@ -72,8 +71,8 @@ def permutations_from(seed):
 
 def matrix_of(permutations, dtype):
     """Returns permutations `(N_c, H / 2)` as a matrix `(H / 2, N_c H / 2)`."""
-    # In a loop over time, the gradient of a look-up, a scatter, would be
-    # several times as slow as a product with zeros and ones.
+    # In a loop over time, the gradient of a look-up would be a scatter, which
+    # is several times as slow as a product with zeros and ones.
     positions = ops.reshape(permutations, (-1,))
     one_hot = ops.one_hot(positions, permutations.shape[1], dtype=dtype)
     return ops.transpose(one_hot)
@@ -91,8 +90,8 @@ def permute(vector, matrix):
 
 
 def read(keys, memory):
-    """Reads `1 / N_c sum_s (P_s conj(r)) (x) m_s` by the copies of a key, pairs
-    of `(..., N_c, H / 2)`; Weissenborn (2016), Equation 5."""
+    """Reads `1 / N_c sum_s (P_s conj(r)) (x) m_s` with the copies of a key,
+    pairs of `(..., N_c, H / 2)`; Weissenborn (2016), Equation 5."""
     return (
         ops.mean(keys[0] * memory[0] + keys[1] * memory[1], axis=-2),
         ops.mean(keys[0] * memory[1] - keys[1] * memory[0], axis=-2),
@@ -100,8 +99,8 @@ def read(keys, memory):
 
 
 def write(keys, value, memory):
-    """Adds a value by the copies of a key: `m_s + (P_s r) (x) x`, Weissenborn
-    (2016), Equation 4."""
+    """Adds a value with the copies of a key: `m_s + (P_s r) (x) x`;
+    Weissenborn (2016), Equation 4."""
     re, im = encode(keys, [ops.expand_dims(part, -2) for part in value])
     return memory[0] + re, memory[1] + im
 

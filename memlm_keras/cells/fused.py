@@ -1,6 +1,6 @@
 """Faster implementations of Keras' LSTM and GRU layers on a CPU.
 
-Outputs, states and gradients equal the layer's, up to rounding.
+Outputs, states and gradients equal those of the layers, up to rounding.
 """
 
 import keras
@@ -11,8 +11,9 @@ from memlm_keras.gradients import with_gradient
 if keras.backend.backend() == "torch":
     import torch
 
-# From this size, the loop below is faster than PyTorch's own LSTM: it takes 0.9
-# of the time in float32 and 0.6 in bfloat16 at 650 units, 1.1 and 1.2 at 300.
+# From this size on, the loop below is faster than PyTorch's own LSTM: it takes
+# 0.9 of the time in float32 and 0.6 in bfloat16 at 650 units, 1.1 and 1.2 at
+# 300.
 _LOOPED_UNITS = 500
 
 
@@ -26,7 +27,7 @@ def run_layer(layer, inputs, initial_state=None, training=False):
     if initial_state is None:
         initial_state = layer.get_initial_state(ops.shape(inputs)[0])
     if getattr(inputs, "is_meta", False):
-        # Only shapes are needed; PyTorch would trace each step.
+        # Only shapes are needed, and PyTorch would trace each step.
         size = *inputs.shape[:2], layer.units
         return ops.empty(size, dtype), *initial_state
     cell = layer.cell
@@ -36,8 +37,8 @@ def run_layer(layer, inputs, initial_state=None, training=False):
 
 
 def implementation(layer, inputs, training=False):
-    """Returns a function of inputs, kernel, recurrent kernel, bias and states
-    that computes a layer, or `None` to call the layer itself."""
+    """Returns a function that computes a layer from inputs, kernel, recurrent
+    kernel, bias and states; or `None` to call the layer itself."""
     if not _is_usual(layer, inputs, training):
         return None
     # On a GPU, Keras' layer uses cuDNN.
@@ -91,8 +92,8 @@ def _is_usual(layer, inputs, training):
 
 # === JAX and TensorFlow ===
 # Inputs are projected before the loop over time, and the gradient of a matrix
-# is one product after it. In automatic differentiation, each step would compute
-# its own product, and on TensorFlow store the tensors for it.
+# is one product after it. Automatic differentiation would compute a product at
+# each step, and on TensorFlow store tensors for it.
 
 
 def _forward(inputs, kernel, recurrent_kernel, bias, hidden, cell):
@@ -124,7 +125,7 @@ def _backward(kept, d_outputs, d_hidden, d_cell):
     columns = gates.shape[-1]
     i, f, g, o = _activated(gates)
     squashed = ops.tanh(cells)
-    # Factors of the gates' gradients, from the gradients of cell and output.
+    # Factors of the gradients of the gates, by cell and by output.
     of_cell = ops.stack(
         [g * i * (1 - i), before * f * (1 - f), i * (1 - g**2)], axis=-2
     )
@@ -185,7 +186,7 @@ def _activated(gates):
 
 def _loop(step, state, sequences, sizes, reverse=False):
     """Runs `step(state, tensors)` over sequences, time first; returns the last
-    state, and results `(time, batch, size)` for each size."""
+    state, and results `(time, batch, size)` for each size in `sizes`."""
     if keras.backend.backend() == "jax":
         import jax
 
@@ -229,8 +230,8 @@ def _torch_lstm(inputs, kernel, recurrent_kernel, bias, hidden, cell):
 
 
 # PyTorch's LSTM transposes both matrices in each pass, and adds to their
-# gradients at each step. This loop allocates its buffers once, since touching
-# new memory is slow.
+# gradients at each step. This loop allocates its buffers once, since new memory
+# is slow to use.
 def _torch_looped_lstm(*arguments):
     return with_gradient(_torch_forward, _torch_backward)(*arguments)
 

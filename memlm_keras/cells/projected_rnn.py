@@ -8,10 +8,10 @@ from memlm_keras.kernels import expanded
 
 
 class ProjectedCell(keras.layers.Layer):
-    """Base class of cells for a `ProjectedRNN`; initial states are zeros."""
+    """Base class of cells for a `ProjectedRNN` whose states start at zero."""
 
     def get_initial_state(self, batch_size=None):
-        """Returns zeros `(B, size)` for each of `state_size`."""
+        """Returns zeros `(B, size)` for each size in `state_size`."""
         return [
             ops.zeros((batch_size, size), dtype=self.compute_dtype)
             for size in self.state_size
@@ -29,7 +29,7 @@ class ProjectedRNN(keras.layers.RNN):
     step. Outputs, states, arguments and weights equal those of
     `keras.layers.RNN` with the same cell.
 
-    A cell may have more methods:
+    A cell may have more methods, which replace parts of the loop:
 
     * `noise(inputs)`, used if the attribute `is_noisy` is true, as in
       `ZoneoutLSTMCell`: draws the noise of a whole sequence in training. Then
@@ -42,11 +42,11 @@ class ProjectedRNN(keras.layers.RNN):
       float32.
 
     Args:
-        cell: a cell with the methods `project_inputs(inputs)`, from
-            `(..., input_dim)` to `(..., projected units)`, and
-            `step(projected, states)`, where `cell(inputs, states)` is
-            `cell.step(cell.project_inputs(inputs), states)`. The cells of
-            `memlm_keras.cells` have them.
+        cell: a cell, such as one of `memlm_keras.cells`, with the methods
+            `project_inputs(inputs)`, from `(..., input_dim)` to
+            `(..., projected units)`, and `step(projected, states)`;
+            `cell(inputs, states)` must equal
+            `cell.step(cell.project_inputs(inputs), states)`.
         **kwargs: arguments of `keras.layers.RNN`; the dtype is the cell's.
 
     Raises:
@@ -65,14 +65,13 @@ class ProjectedRNN(keras.layers.RNN):
     def __init__(self, cell, **kwargs):
         if not projects_inputs(cell):
             raise ValueError(
-                "`cell` must have the methods `project_inputs` and `step`, as "
-                "the cells of `memlm_keras.cells` have; use `keras.layers.RNN` "
-                f"for other cells. Received: cell={cell!r}"
+                "`cell` must have the methods `project_inputs` and `step`; use "
+                f"`keras.layers.RNN` for other cells. Received: cell={cell!r}"
             )
         # The methods of the cell run in the precision of the layer.
         own = cell.dtype_policy
         if own.quantization_mode is not None:
-            # The layer has no weights except the cell's to quantize.
+            # The layer has no weights to quantize except the cell's.
             own = keras.dtype_policies.get(own.name.partition("_from_")[2])
         dtype = keras.dtype_policies.get(kwargs.pop("dtype", None) or own)
         if dtype.name != own.name:

@@ -9,7 +9,6 @@ before its loop over time.
 import keras
 from keras import ops
 
-from memlm_keras.arguments import config_of
 from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_rate
 from memlm_keras.kernels import Int8Kernels
@@ -28,9 +27,9 @@ class NoisyCell(Int8Kernels):
         for name in ("dropout", "recurrent_dropout"):
             if kwargs.get(name):
                 raise ValueError(
-                    f"`{name}` is not for a {type(self).__name__}; use a "
-                    "dropout layer, or `LanguageModel(dropout=...)`, for its "
-                    f"inputs. Received: {name}={kwargs[name]!r}"
+                    f"`{name}` is not for a {type(self).__name__}; drop its "
+                    "inputs by a layer or `LanguageModel(dropout=...)`. "
+                    f"Received: {name}={kwargs[name]!r}"
                 )
         super().__init__(units, **kwargs)
 
@@ -134,11 +133,6 @@ class ZoneoutLSTMCell(NoisyLSTMCell):
         cell = kept_cell * cell + (1.0 - kept_cell) * candidate
         return hidden, [hidden, cell]
 
-    def get_config(self):
-        return super().get_config() | config_of(
-            self, "cell_zoneout", "hidden_zoneout"
-        )
-
 
 class DroppedCandidate(NoisyCell):
     """Base class of the cells with recurrent dropout."""
@@ -160,9 +154,6 @@ class DroppedCandidate(NoisyCell):
             noise_shape=(batch_size, different, self.units),
             seed=self.seed_generator,
         )
-
-    def get_config(self):
-        return super().get_config() | config_of(self, "rate", "masks")
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")

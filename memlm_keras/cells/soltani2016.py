@@ -7,7 +7,6 @@ their models with two such networks, of order 3.
 import keras
 from keras import ops
 
-from memlm_keras.arguments import config_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.cells.projected_rnn import ProjectedCell
 from memlm_keras.kernels import Int8Kernels
@@ -50,16 +49,6 @@ class HigherOrderCell(Int8Kernels, ProjectedCell):
             f"{type(self).__name__} must implement `output_of`."
         )
 
-    def get_config(self):
-        return super().get_config() | config_of(
-            self,
-            "units",
-            "order",
-            "kernel_initializer",
-            "recurrent_initializer",
-            "bias_initializer",
-        )
-
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class FOFEHORNNCell(HigherOrderCell):
@@ -69,9 +58,9 @@ class FOFEHORNNCell(HigherOrderCell):
 
         h_t = tanh(W x_t + b + sum_{i=1..n} alpha^i U_i h_{t-i})
 
-    where outputs before the first step are zero. FOFE is fixed-size ordinally
-    forgetting encoding. The factor alpha is a constant, which Daniluk et al. do
-    not state; 0.6 is from secondary notes on Soltani and Jiang.
+    where outputs before the first step are zero. FOFE means fixed-size
+    ordinally forgetting encoding. Daniluk et al. do not state the constant
+    alpha; 0.6 is from secondary notes on Soltani and Jiang.
 
     | paper | weight | shape |
     |---|---|---|
@@ -158,9 +147,6 @@ class FOFEHORNNCell(HigherOrderCell):
         ]
         earlier = ops.concatenate(weighted, axis=-1)
         return ops.tanh(projected + ops.matmul(earlier, self.recurrent_kernel))
-
-    def get_config(self):
-        return super().get_config() | config_of(self, "forgetting_factor")
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")

@@ -1,7 +1,7 @@
 """The cells of Weissenborn (2016) with an associative memory.
 
 "Neural Associative Memory for Dual-Sequence Modeling", Sections 3.2, 4 and 5.2:
-a gated recurrent unit, a wrapper of any other cell, and versions of both that
+a gated recurrent unit, a wrapper for any other cell, and versions of both that
 read the memory of a source sequence. `complex_vectors` implements the
 operations of the memory, and `associative_backward` the backward pass of the
 gated recurrent unit.
@@ -12,7 +12,6 @@ Shapes below: B batch, H units of the memory, k units of the output, N_c copies.
 import keras
 from keras import ops
 
-from memlm_keras.arguments import config_of
 from memlm_keras.arguments import deserialize
 from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
@@ -36,7 +35,7 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
     """
 
     # A value that is written to an empty memory is read back times |r|^2. So
-    # inputs, which keys are computed from, must not be short: by default,
+    # the inputs that keys are computed from must not be short: by default,
     # models with such a cell draw embeddings from U(-0.5, 0.5), like GloVe's.
     embedding_range = 0.5
     # The key that reads a source memory, "shared" or "separate"; or `None`.
@@ -44,30 +43,24 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
     # Sizes of the other states of the inner cell.
     remainder = ()
 
-    def __init__(
-        self,
-        memory_units,
-        output_units,
-        num_copies,
-        seed,
-        kernel_initializer,
-        key,
-        **kwargs,
-    ):
+    def __init__(self, num_copies, seed, kernel_initializer, key, **kwargs):
         require_positive_integer("num_copies", num_copies)
         require_one_of("key", key, complex_vectors.KEYS)
+        super().__init__(kernel_initializer, **kwargs)
+        self.num_copies = num_copies
+        self.seed = seed
+        self.key = key
+
+    def set_sizes(self, memory_units, output_units):
+        """Sets the sizes of the memory and of the output."""
         if memory_units % 2:
             raise ValueError(
                 f"`units` of {type(self).__name__} must be even, since two "
                 "real numbers make a complex one. Received: "
                 f"units={memory_units}"
             )
-        super().__init__(kernel_initializer, **kwargs)
         self.memory_units = memory_units
         self.output_size = output_units
-        self.num_copies = num_copies
-        self.seed = seed
-        self.key = key
 
     @property
     def state_size(self):
@@ -131,10 +124,10 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         )
 
     def read_all(self, projected_keys, memories, permute, axis=-1):
-        """Reads `memories` by the keys of `projected_keys`, `(B, num_keys H)`.
+        """Reads `memories` with keys computed from `(B, num_keys H)`.
 
         `permute` computes the copies of a key. Returns the copies of the first
-        key, a pair of `(B, N_c, H / 2)`, and the list of the values read,
+        key, a pair of `(B, N_c, H / 2)`, and the list of the values read, each
         `(B, H)`. With `axis=0`, the axes of all tensors are reversed.
         """
         keys = [
@@ -153,7 +146,7 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         return complex_vectors.normalize(vector, self.key)
 
     def memories(self, states):
-        """Returns the copies of the cell's memory, and of a source's memory."""
+        """Returns the copies of the own memory, and of a source's memory."""
         flat = [states[1]]
         if self.source_key is not None:
             flat.append(states[-1])
@@ -164,7 +157,7 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         return self.step_function()(projected, states)
 
     def step_function(self):
-        """Returns a `step` that uses tensors computed once for all steps."""
+        """Returns a `step` that computes only once what all steps share."""
         shared = self.shared_by_steps()
 
         def step(projected, states):
@@ -189,15 +182,9 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         )
 
     def traced(self, key, values, state, written):
-        """Returns the dict of `trace`."""
+        """Returns the dict that `trace` returns."""
         read = dict(zip(("read", "source"), values))
         return {"key": key, **read, "state": state, "written": written}
-
-    def get_config(self):
-        names = ["num_copies", "seed", "key"]
-        if self.source_key is not None:
-            names.append("source_key")
-        return super().get_config() | config_of(self, *names)
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -216,7 +203,7 @@ class AssociativeGRUCell(AssociativeCell):
 
     The gates follow the paper's code: `u` multiplies the candidate, and biases
     begin at one for the gates and at zero for the candidate. A comment in that
-    code reads "not update"; `update_bias=-1` begins so.
+    code reads "not update"; `update_bias=-1` makes cells begin without updates.
 
     (12) is a delta rule (docs/papers/weissenborn2016.md). A value that was
     written once is read back times `|r_t|^2`, element by element; with
@@ -273,9 +260,8 @@ class AssociativeGRUCell(AssociativeCell):
         **kwargs,
     ):
         require_positive_integer("units", units)
-        super().__init__(
-            units, units, num_copies, seed, kernel_initializer, key, **kwargs
-        )
+        super().__init__(num_copies, seed, kernel_initializer, key, **kwargs)
+        self.set_sizes(units, units)
         self.units = units
         self.update_bias = update_bias
 
@@ -389,9 +375,6 @@ class AssociativeGRUCell(AssociativeCell):
             outputs = ops.where(begun, outputs, ops.zeros_like(outputs))
         return outputs, states
 
-    def get_config(self):
-        return super().get_config() | config_of(self, "units", "update_bias")
-
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class DualAssociativeGRUCell(AssociativeGRUCell):
@@ -482,7 +465,7 @@ class AssociativeMemoryCell(AssociativeCell):
     output of an LSTM, bypasses the memory (Section 3.2).
 
     `AssociativeGRUCell`, the paper's own cell, projects all its inputs before
-    the loop over time; this cell projects only the inputs of the key.
+    the loop over time; this cell projects only the key's inputs.
 
     | equations | weight | shape |
     |---|---|---|
@@ -507,8 +490,8 @@ class AssociativeMemoryCell(AssociativeCell):
 
     Raises:
         ValueError: if the last state of the cell has an odd size, `num_copies`
-            is not a positive integer, the cell is built for other inputs, or
-            the `key` is unknown.
+            is not a positive integer, the cell is built for inputs of another
+            size, or the `key` is unknown.
 
     Example:
 
@@ -529,16 +512,10 @@ class AssociativeMemoryCell(AssociativeCell):
         key="bound",
         **kwargs,
     ):
+        dtype = {"dtype": cell.dtype_policy, **kwargs}
+        super().__init__(num_copies, seed, kernel_initializer, key, **dtype)
         *remainder, memory_units = keras.tree.flatten(cell.state_size)
-        super().__init__(
-            memory_units,
-            cell.output_size,
-            num_copies,
-            seed,
-            kernel_initializer,
-            key,
-            **{"dtype": cell.dtype_policy, **kwargs},
-        )
+        self.set_sizes(memory_units, cell.output_size)
         self.cell = cell
         self.remainder = tuple(remainder)
 
@@ -557,9 +534,9 @@ class AssociativeMemoryCell(AssociativeCell):
         shape = self.cell.get_build_config()["input_shape"]
         if shape[-1] != input_dim:
             raise ValueError(
-                f"`cell` must read inputs of {input_dim} numbers: inputs, "
-                "outputs and the value read from a source. Received: a cell "
-                f"that is built for {shape[-1]}"
+                f"`cell` must read inputs of size {input_dim}: inputs, outputs "
+                "and the value read from a source. Received: a cell that is "
+                f"built for size {shape[-1]}"
             )
 
     def project_inputs(self, inputs):
@@ -595,9 +572,6 @@ class AssociativeMemoryCell(AssociativeCell):
         # The first permutation is the identity.
         key = complex_vectors.join([part[:, 0] for part in keys])
         return output, new_states, self.traced(key, values, state, written)
-
-    def get_config(self):
-        return super().get_config() | config_of(self, "cell")
 
     @classmethod
     def from_config(cls, config, custom_objects=None):

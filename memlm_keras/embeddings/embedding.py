@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from memlm_keras.arguments import config_of
+from memlm_keras.arguments import Configured
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_rate
 from memlm_keras.keras_private import AutocastScope
@@ -23,7 +23,7 @@ def look_up(table, token_ids):
         token_ids: integer tensor of any shape.
 
     Returns:
-        Tensor of the shape of the ids, followed by `units`.
+        Tensor `(..., units)`, where the other axes are those of the ids.
 
     Example:
 
@@ -44,7 +44,7 @@ def look_up(table, token_ids):
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
-class Embedding(keras.layers.ReversibleEmbedding):
+class Embedding(Configured, keras.layers.ReversibleEmbedding):
     """A `keras.layers.ReversibleEmbedding` that trains equally on all backends.
 
     It has the weights of Keras' layer; `look_up` explains the difference on
@@ -120,7 +120,7 @@ class Embedding(keras.layers.ReversibleEmbedding):
         return self._finish(outputs, token_ids, training)
 
     def quantize(self, mode=None, type_check=True, config=None):
-        """Quantizes the matrix, as `keras.layers.ReversibleEmbedding` does."""
+        """Quantizes the matrix like `keras.layers.ReversibleEmbedding`."""
         return super().quantize(mode, type_check=False, config=config)
 
     def quantized_call(self, inputs, reverse=False, training=None):
@@ -131,7 +131,7 @@ class Embedding(keras.layers.ReversibleEmbedding):
         return super().compute_output_spec(inputs, reverse=reverse)
 
     def _finish(self, outputs, token_ids, training):
-        """Drops words, and attaches a mask as Keras' layer does."""
+        """Drops words, and attaches a mask like Keras' layer."""
         if training and self.word_dropout:
             words = ops.ones((ops.shape(token_ids)[0], self.input_dim))
             kept = keras.random.dropout(
@@ -144,13 +144,10 @@ class Embedding(keras.layers.ReversibleEmbedding):
             set_keras_mask(outputs, ops.not_equal(token_ids, 0))
         return outputs
 
-    def get_config(self):
-        return super().get_config() | config_of(self, "word_dropout", "seed")
-
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
-class GradientMask(keras.layers.Layer):
-    """Returns its inputs, and masks the gradients of selected words' vectors.
+class GradientMask(Configured, keras.layers.Layer):
+    """Returns its inputs, and masks the gradients of selected words.
 
     Vectors of frozen words get a gradient of zero. An optimizer with momentum
     or weight decay may still change them;
@@ -197,7 +194,8 @@ class GradientMask(keras.layers.Layer):
         )
 
     def freeze(self, words=None):
-        """Stops the gradients of words, a boolean array `(V,)`, or of all."""
+        """Stops the gradients of `words`, a boolean array `(V,)`; `None` stops
+        all."""
         shares = ops.zeros((self.vocabulary_size,))
         if words is not None:
             shares = 1.0 - ops.cast(words, "float32")
@@ -220,6 +218,3 @@ class GradientMask(keras.layers.Layer):
 
     def load_own_variables(self, store):
         self.unfreeze()
-
-    def get_config(self):
-        return super().get_config() | config_of(self, "vocabulary_size")

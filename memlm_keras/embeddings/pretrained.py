@@ -73,10 +73,10 @@ def read_vectors(path, words, verbose=1):
     Raises:
         FileNotFoundError: if there is no such file.
         ValueError: if a word occurs twice in `words`; if the file contains none
-            of the words; if a line does not have the right number of finite
-            numbers; if the number of vectors is not the one in the first line;
-            or if the file is empty, damaged, binary, or an archive that does
-            not contain exactly one file.
+            of them; if a line has other than the right number of finite
+            numbers; if the first line gives a wrong number of vectors; or if
+            the file is empty, damaged, binary, or an archive with other than
+            one file.
 
     Example:
 
@@ -141,9 +141,9 @@ def read_vectors(path, words, verbose=1):
         plain = [word for word in words if not word.startswith("<")]
         raise ValueError(
             f"None of the {len(rows)} `words` has a vector in {path}. "
-            f"Received: words such as {plain[:_EXAMPLES]}, and a file of "
-            f"{total} vectors of words such as {examples}. Do both have the "
-            "same language and case?"
+            f"Received: words such as {plain[:_EXAMPLES]}, and {total} vectors "
+            f"for words such as {examples}. Do both have the same language and "
+            "case?"
         )
     return WordVectors(values, found)
 
@@ -180,8 +180,8 @@ def _shape(first):
         # Otherwise, the word is a number, and its vector has size 1.
         if others and 1 not in numbers[1:] or dimension == 1:
             return count, dimension
-    # Words may end in numbers, so take the most frequent count; of several, the
-    # largest.
+    # Words may end in numbers, so take the most frequent count, or the largest
+    # of several.
     counts = collections.Counter(numbers)
     return None, max(counts, key=lambda number: (counts[number], number))
 

@@ -1,8 +1,8 @@
-"""Output projections and the cross-entropy of tokens.
+"""Output projections, and the cross-entropy of tokens.
 
-For a large vocabulary, positions are projected in blocks and only their losses
-are kept, not the logits. In training, a sample of the words may replace the
-whole vocabulary.
+For a large vocabulary, positions are projected in blocks, of which only the
+losses are kept. In training, a sample of the words may replace the whole
+vocabulary.
 """
 
 import math
@@ -10,7 +10,7 @@ import math
 import keras
 from keras import ops
 
-from memlm_keras.arguments import config_of
+from memlm_keras.arguments import Configured
 from memlm_keras.arguments import deserialize
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.embeddings.embedding import Embedding
@@ -18,23 +18,24 @@ from memlm_keras.embeddings.embedding import look_up
 from memlm_keras.gradients import with_gradient
 from memlm_keras.keras_private import AutocastScope
 
-# Number of logits of a block, and from which blocks are used. At 11.2 million
-# logits, a training step in blocks takes 0.95 of the time on PyTorch and 0.85
-# on JAX. On a GPU, PyTorch waits for each kernel that it launches, so blocks
-# are larger; three arrays of 100 million logits take 1.2 GB.
+# Number of logits in a block; losses of more logits are computed in blocks. At
+# 11.2 million logits, blocks take 0.95 of the time of a training step on
+# PyTorch and 0.85 on JAX. On a GPU, PyTorch waits for each kernel that it
+# launches, so blocks are larger: three arrays of 100 million logits take 1.2
+# GB.
 BLOCK = 11_000_000
 if keras.backend.backend() == "torch":
     import torch
 
     if torch.cuda.is_available():
         BLOCK = 100_000_000
-# TensorFlow's own loss works nearly in place: at 99 million logits it needs 1.2
-# times the memory of blocks, and 0.85 of their time.
+# Smallest number of blocks. TensorFlow's own loss works nearly in place: for 99
+# million logits, it needs 1.2 times the memory of blocks and 0.85 of the time.
 LEAST_BLOCKS = 20 if keras.backend.backend() == "tensorflow" else 1
-# Smallest number of positions of a block: small products are slow, and each
+# Smallest number of positions in a block: small products are slow, and each
 # block adds to the whole gradient of the kernel.
 LEAST_ROWS = 256
-# Number of positions that is assumed if it is unknown.
+# Number of positions that is assumed where it is unknown.
 _USUAL_POSITIONS = 1024
 
 
@@ -65,7 +66,7 @@ def token_losses(logits, targets):
     return ops.reshape(losses, ops.shape(targets))
 
 
-class BlockLosses:
+class BlockLosses(Configured):
     """Mix-in for heads that compute losses without keeping all logits."""
 
     num_sampled = None
@@ -78,9 +79,9 @@ class BlockLosses:
         self.num_sampled = num_sampled
 
     def block_kernel(self):
-        """Returns the variable that a call multiplies the inputs by, and
-        whether its shape is `(vocabulary, units)`; `None` if a call does more
-        than multiply and add a bias."""
+        """Returns the matrix that a call multiplies the inputs by, and whether
+        its shape is `(vocabulary, units)`; or `None` if a call does more than
+        multiply and add a bias."""
         raise NotImplementedError(
             f"{type(self).__name__} must implement `block_kernel`."
         )
@@ -92,8 +93,8 @@ class BlockLosses:
             inputs: float tensor `(..., units)`.
             targets: int32 tensor `(...)`.
             weights: float tensor `(...)`, factors of the losses in the mean or
-                sum to differentiate; `None` if they are unknown.
-            training: bool, whether gradients will be computed. Then, with
+                sum that is differentiated; `None` if they are unknown.
+            training: bool, whether gradients will be computed. If so, and with
                 `num_sampled`, losses are estimates.
 
         Returns:
@@ -154,13 +155,13 @@ class BlockLosses:
 
 # === Projections ===
 
-# Methods `call` of embeddings that, in reverse, only multiply by the matrix.
+# The `call` of embeddings that, in reverse, only multiply by the matrix.
 _USUAL_CALLS = (Embedding.call, keras.layers.ReversibleEmbedding.call)
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class OutputProjection(BlockLosses, keras.layers.Dense):
-    """Computes logits by a matrix of its own: `logits = W h + b`.
+    """Computes logits with its own matrix: `logits = W h + b`.
 
     A `keras.layers.Dense` whose size a language model can set.
 
@@ -214,20 +215,17 @@ class OutputProjection(BlockLosses, keras.layers.Dense):
         return (self.kernel, False) if usual else None
 
     def quantize(self, mode=None, type_check=True, config=None):
-        """Quantizes the matrix, as `keras.layers.Dense` does."""
+        """Quantizes the matrix like `keras.layers.Dense`."""
         return super().quantize(mode, type_check=False, config=config)
-
-    def get_config(self):
-        return super().get_config() | config_of(self, "num_sampled")
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class TiedProjection(BlockLosses, keras.layers.Layer):
-    """Computes logits by the embedding matrix and an optional bias.
+    """Computes logits with the embedding matrix and an optional bias.
 
     `logits = E h + b`, with E the embedding matrix (Press and Wolf, 2016,
     Section 2). `keras.layers.ReversibleEmbedding` projects without a bias; the
-    papers reproduced here have one.
+    papers reproduced here use one.
 
     Args:
         embedding: the `keras.layers.ReversibleEmbedding` to share; `None` for
@@ -237,11 +235,11 @@ class TiedProjection(BlockLosses, keras.layers.Layer):
         num_sampled: integer, number of words to compare with each target in
             training; `None` for all words. Half of them are the first words of
             the vocabulary, which should be the most frequent ones. The other
-            half is drawn for each batch from the rest of the vocabulary, which
-            it represents (Jean et al., 2015, "On Using Very Large Target
-            Vocabulary for Neural Machine Translation", Section 3). Evaluation
-            compares with all words. Training does too if it needs all logits:
-            with a quantized or smoothed embedding, or metrics such as accuracy.
+            half is drawn for each batch from the other words, and represents
+            them (Jean et al., 2015, "On Using Very Large Target Vocabulary for
+            Neural Machine Translation", Section 3). Evaluation compares with
+            all words, and so does training that needs all logits: with a
+            quantized or smoothed embedding, or metrics such as accuracy.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -301,18 +299,13 @@ class TiedProjection(BlockLosses, keras.layers.Layer):
         )
         return (embedding.embeddings, True) if usual else None
 
-    def get_config(self):
-        return super().get_config() | config_of(
-            self, "embedding", "bias_initializer", "use_bias", "num_sampled"
-        )
-
     @classmethod
     def from_config(cls, config):
         return cls(**deserialize(config))
 
 
 def build_tied(embedding, size):
-    """Builds the embedding of a tied projection of inputs of a size."""
+    """Builds the embedding of a tied projection with inputs of a size."""
     if embedding is None:
         raise ValueError(
             "`embedding` must be a layer, unless the projection is the `head` "
@@ -320,10 +313,9 @@ def build_tied(embedding, size):
         )
     if size != embedding.output_dim:
         raise ValueError(
-            "`tie_embeddings=True` needs outputs of the size of the "
-            f"embedding. Received: outputs of size {size} and embedding_dim="
-            f"{embedding.output_dim}. Make them equal, or use "
-            "`tie_embeddings=False`"
+            "`tie_embeddings=True` needs outputs of size embedding_dim="
+            f"{embedding.output_dim}. Received: outputs of size {size}. Make "
+            "both equal, or use `tie_embeddings=False`"
         )
     if not embedding.built:
         embedding.build()
@@ -333,14 +325,14 @@ def build_tied(embedding, size):
 
 
 def head_losses(head, outputs, targets, weights=None, training=False):
-    """Computes the cross-entropy of targets by any head."""
+    """Computes the cross-entropy of targets with any head."""
     if isinstance(head, BlockLosses):
         return head.token_losses(outputs, targets, weights, training)
     return token_losses(head(outputs), targets)
 
 
 def uses_blocks(shape, vocabulary_size):
-    """Returns whether losses of targets of a shape are computed in blocks."""
+    """Returns whether losses of a shape are computed in blocks."""
     if keras.distribution.distribution() is not None:
         # Each device would compute the blocks of all devices.
         return False
@@ -358,9 +350,9 @@ def block_losses(
     training=False,
     words_first=False,
 ):
-    """Computes the cross-entropy of targets, float32 `(positions,)`, for inputs
-    `(positions, units)` in blocks; 0 where the weight is 0."""
-    # Products have the dtype of the inputs, sums have float32.
+    """Computes in blocks the cross-entropy of targets, float32 `(positions,)`,
+    for inputs `(positions, units)`; 0 where the weight is 0."""
+    # Products are computed in the dtype of the inputs, sums in float32.
     if weights is None:
         weights = ops.ones_like(targets, dtype="float32")
     weights = ops.cast(weights, "float32")
@@ -402,7 +394,7 @@ def block_losses(
 def _run(
     inputs, kernel, bias, targets, weights, gradients=True, words_first=False
 ):
-    """Returns losses, and gradients of inputs, kernel and bias or `None`."""
+    """Returns losses; and gradients for inputs, kernel and bias, or `None`."""
     positions = ops.shape(inputs)[0]
     vocabulary_size = bias.shape[0]
     dtype = inputs.dtype
@@ -467,8 +459,8 @@ def _run(
 
 
 def _ratio(upstream, weights):
-    """Returns the factor from weights to upstream gradients, and whether they
-    are proportional."""
+    """Returns the ratio of upstream gradients to weights, and whether it is the
+    same for all."""
     largest = ops.argmax(ops.abs(weights))
     scale = ops.take(upstream, largest) / ops.take(weights, largest)
     difference = ops.max(ops.abs(upstream - scale * weights))
@@ -479,8 +471,8 @@ def _ratio(upstream, weights):
 
 
 def sampled_losses(inputs, matrix, bias, targets, number, seed):
-    """Estimates the cross-entropy of targets, float32 `(positions,)`, from the
-    targets' rows and `number` other rows of a matrix `(vocabulary, units)`."""
+    """Estimates the cross-entropy of targets, float32 `(positions,)`, by
+    comparing each with `number` words of a matrix `(vocabulary, units)`."""
     size, first = bias.shape[0], number // 2
     drawn = keras.random.randint((number - first,), first, size, seed=seed)
     words = ops.concatenate([ops.arange(first, dtype="int32"), drawn])
@@ -488,7 +480,7 @@ def sampled_losses(inputs, matrix, bias, targets, number, seed):
     share = math.log((size - first) / (number - first))
     corrections = ops.where(words < first, 0.0, share)
 
-    # One look-up, since the gradient of each has the size of the table.
+    # One look-up, since each has a gradient of the size of the table.
     ids = ops.concatenate([targets, words])
     rows, biases = look_up(matrix, ids), look_up(bias, ids)
     count = ops.shape(targets)[0]
@@ -505,8 +497,8 @@ def sampled_losses(inputs, matrix, bias, targets, number, seed):
 
 
 def _log_sums(inputs, rows, biases, hidden):
-    """Computes `logsumexp`, float32 `(positions,)`, of logits that are not
-    hidden."""
+    """Computes `logsumexp`, float32 `(positions,)`, over the logits that are
+    not hidden."""
 
     # `+=` works in place on PyTorch, where new memory costs more than adding.
     def forward(inputs, rows, biases, hidden):
@@ -535,7 +527,7 @@ def _log_sums(inputs, rows, biases, hidden):
 
 
 def _softmax_loss(logits, targets, gradient):
-    """Returns losses of logits and their gradients, computed in place."""
+    """Returns losses and the gradients for logits, which it may overwrite."""
     backend = keras.backend.backend()
     if backend == "tensorflow":
         import tensorflow as tf
@@ -566,7 +558,7 @@ def _add_product(total, left, right):
 
 
 def _repeat(body, times, values):
-    """Replaces `values` by `body(index, *values)`, a number of `times`."""
+    """Replaces `values` by `body(index, *values)` for each index in `times`."""
     backend = keras.backend.backend()
     if backend == "torch":
         for index in range(int(times)):

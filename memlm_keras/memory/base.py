@@ -5,7 +5,7 @@ import itertools
 import keras
 from keras import ops
 
-from memlm_keras.arguments import config_of
+from memlm_keras.arguments import Configured
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.keras_private import get_keras_mask
 from memlm_keras.keras_private import set_keras_mask
@@ -15,14 +15,14 @@ from memlm_keras.masking import ValidSteps
 from memlm_keras.masking import take_steps
 
 
-class Memory(keras.layers.Layer):
+class Memory(Configured, keras.layers.Layer):
     """Base class of layers that read earlier outputs or words.
 
     A subclass implements `build`, `initial_state` and `read`, a pure function
-    of outputs, state and token ids. The state contains all that `read` needs
-    of the past, so one `read` serves whole sequences and single steps.
-    `read_at` reads at some steps and remembers all steps. `call` wraps both in
-    the usual Keras layer interface.
+    of outputs, state and token ids. The state contains everything that `read`
+    needs from earlier steps, so one `read` serves whole sequences and single
+    steps. `read_at` reads at some steps and remembers all steps. `call` wraps
+    both in the usual Keras layer interface.
 
     A mask `(batch, time)` may be passed, or attached to `outputs` by Keras.
     Masked steps are never remembered, and valid steps and the state are
@@ -38,9 +38,9 @@ class Memory(keras.layers.Layer):
     Attributes:
         attends: whether `read` returns attention weights.
         steps_back: integer, distance of the last slot from the current step;
-            `None` if there are also slots after it.
+            `None` if there are also slots after the current step.
         causal: whether `read` uses only tokens read so far. Otherwise each row
-            must be one whole sentence, and there is no state to continue from.
+            must be one whole sentence, and no state is carried.
 
     Args:
         return_state: whether a call also returns the new state.
@@ -84,7 +84,7 @@ class Memory(keras.layers.Layer):
     >>> keras.ops.shape(model(np.array([[3, 7, 4, 0], [5, 0, 2, 9]])))
     (2, 4, 50)
 
-    Reading at a few steps costs less than reading at all:
+    Reading at a few steps costs less than reading at all steps:
 
     >>> memory = memlm_keras.memory.Attention(window=64)
     >>> keras.ops.shape(memory(np.ones((2, 99, 8)), positions=[[98], [40]]))
@@ -100,9 +100,8 @@ class Memory(keras.layers.Layer):
     ):
         if return_attention_scores and not self.attends:
             raise ValueError(
-                "`return_attention_scores=True` needs a memory with attention "
-                "weights, such as `KeyValuePredict`. Received: a "
-                f"{type(self).__name__}"
+                "`return_attention_scores=True` needs a memory that attends, "
+                f"such as `KeyValuePredict`. Received: a {type(self).__name__}"
             )
         super().__init__(**kwargs)
         self.return_state = return_state
@@ -135,8 +134,8 @@ class Memory(keras.layers.Layer):
         )
 
     def remembered(self, outputs, token_ids=None):
-        """Returns what the window `recent` remembers of new steps, `(batch,
-        time, ...)`; `None` if the state has more than the window."""
+        """Returns the tensor that the window `recent` stores for new steps,
+        `(batch, time, ...)`; `None` if the state has more than the window."""
         return None
 
     def read_at(self, positions, outputs, state, token_ids=None, mask=None):
@@ -144,7 +143,7 @@ class Memory(keras.layers.Layer):
 
         A memory that implements `remembered` reads each of these steps from
         the state before it, so the cost depends only on the number of queries.
-        Other memories read all steps.
+        Other memories read at all steps.
         """
         if self.remembered(outputs, token_ids) is None:
             outputs, state, weights = self.read(outputs, state, token_ids, mask)
@@ -186,8 +185,8 @@ class Memory(keras.layers.Layer):
         """Adds the vectors of the words in a state, if the memory needs them.
 
         A memory that shares the model's embedding has word ids in its state,
-        and gradients must reach the embedding. So the model passes each state
-        through this method before it reads.
+        and gradients must reach the embedding. So the model calls this method
+        on each state before it reads.
 
         Args:
             state: dict, a result of `initial_state` or `read`.
@@ -282,18 +281,13 @@ class Memory(keras.layers.Layer):
         )
         return keras.tree.map_structure(lambda spec: tuple(spec.shape), specs)
 
-    def get_config(self):
-        return super().get_config() | config_of(
-            self, "return_state", "return_attention_scores"
-        )
-
 
 class WordMemory(DistinctKernels, Memory):
-    """Base class of memories over the `window` most recent words.
+    """Base class of memories over the `window` most recent words, including the
+    current word.
 
-    The current word is one of them. Subclasses look words up in tables of
-    `vocabulary_size` rows; if this is `None`, a `memlm_keras.LanguageModel`
-    sets it.
+    Subclasses look words up in tables with `vocabulary_size` rows; a
+    `memlm_keras.LanguageModel` replaces `None` by its own size.
     """
 
     steps_back = 0
@@ -325,11 +319,6 @@ class WordMemory(DistinctKernels, Memory):
                 "to the words read. Received: token_ids=None"
             )
 
-    def get_config(self):
-        return super().get_config() | config_of(
-            self, "window", "vocabulary_size"
-        )
-
 
 def equal_parts(layer, units, parts):
     """Returns the size of each of `parts` equal parts of an output."""
@@ -338,7 +327,7 @@ def equal_parts(layer, units, parts):
         raise ValueError(
             f"{type(layer).__name__} splits each output into {parts} equal "
             f"parts, so the units of the last recurrent layer must be "
-            f"divisible by {parts}. Received: units={units}. The nearest sizes "
-            f"are {nearest} and {nearest + parts}"
+            f"divisible by {parts}, such as {nearest} or {nearest + parts}. "
+            f"Received: units={units}"
         )
     return units // parts

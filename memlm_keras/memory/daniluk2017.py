@@ -10,7 +10,6 @@ Shapes below: B batch, T time, L window, k units of one part of an output.
 import keras
 from keras import ops
 
-from memlm_keras.arguments import config_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.kernels import DistinctKernels
 from memlm_keras.kernels import Int8Kernels
@@ -118,9 +117,6 @@ class Attention(DistinctKernels, Memory):
             + ops.matmul(predict, self.output_kernel)
         )
         return outputs, state, weights
-
-    def get_config(self):
-        return {**super().get_config(), "window": self.window}
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -260,9 +256,6 @@ class NGram(DistinctKernels, Memory):
         )
         return outputs, state, outputs[..., :0]
 
-    def get_config(self):
-        return {**super().get_config(), "order": self.order}
-
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class Projection(Int8Kernels, Memory):
@@ -346,11 +339,5 @@ class Projection(Int8Kernels, Memory):
         return outputs, {}, outputs[..., :0]
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            **config_of(self, "units", "kernel_initializer"),
-            "activation": keras.activations.serialize(self.activation),
-            **config_of(
-                self, "use_bias", "bias_initializer", "kernel_regularizer"
-            ),
-        }
+        activation = keras.activations.serialize(self.activation)
+        return {**super().get_config(), "activation": activation}

@@ -1,11 +1,11 @@
-"""A memory of fixed size that the delta rule writes.
+"""A memory of fixed size, written by the delta rule.
 
 Schlag et al. (2021), "Linear Transformers Are Secretly Fast Weight
 Programmers"; trained in chunks as in Yang et al. (2024), "Parallelizing Linear
 Transformers with the Delta Rule over Sequence Length".
 
 Shapes below: B batch, T time, k units, N heads, K key size, V value size, C
-steps of a chunk.
+steps in a chunk.
 """
 
 import itertools
@@ -14,7 +14,6 @@ import keras
 import numpy as np
 from keras import ops
 
-from memlm_keras.arguments import config_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.cells import complex_vectors
 from memlm_keras.gradients import divide_by_length
@@ -26,10 +25,10 @@ from memlm_keras.masking import over_valid_steps
 from memlm_keras.memory.base import Memory
 from memlm_keras.memory.base import equal_parts
 
-# Steps of the longest chunk. With longer chunks, the loop has fewer steps, but
-# more pairs of steps are multiplied.
+# Number of steps in the longest chunk. With longer chunks, the loop has fewer
+# steps, but more pairs of steps are multiplied.
 _CHUNK = 64
-# Size of the largest matrix that is inverted without splitting it.
+# Size of the largest matrix that is inverted as a whole.
 _BLOCK = 8
 
 
@@ -50,7 +49,7 @@ class DeltaRule(DistinctKernels, Memory):
 
     A write replaces the share `beta_t` of the value stored at the key `k_t`,
     and changes nothing at orthogonal keys. The state has `N K V` numbers,
-    whatever the length of the text.
+    independent of the length of the text.
 
     A whole sequence is read in chunks. One triangular system of equations
     gives all writes of a chunk, so the loop over time has only one step for
@@ -79,7 +78,7 @@ class DeltaRule(DistinctKernels, Memory):
 
       and a query is computed likewise from `W^q h_t`. The real and the
       imaginary part of `v_t - k_t^H S_{t-1}` have one rate each, `2 N` in all,
-      and `r_t = q_t^H S_t`. With values of one number, this is the memory of
+      and `r_t = q_t^H S_t`. With values of size one, this is the memory of
       Weissenborn (2016): N numbers in K redundant copies. With larger values,
       the numbers of a head share its copies and its rates.
     * `residual`: `h*_t = h_t + W^r [r_t of all heads]`, without `W^x`.
@@ -104,12 +103,13 @@ class DeltaRule(DistinctKernels, Memory):
         key_dim: integer, K, size of a key, and the largest number of unrelated
             associations that a head can store.
         value_dim: integer, V; `None` for `k / num_heads`, or half of this if
-            `holographic`, since sizes then count complex numbers.
+            `holographic`, since sizes are then numbers of complex numbers.
         negative_eigenvalues: whether rates are in (0, 2), not in (0, 1).
         decay: whether associations fade by a learned gate.
         kernel_size: integer, number of outputs from which a query, a key and a
             value are computed.
-        previous_keys: whether keys are computed from the output before.
+        previous_keys: whether keys are computed from the output one step
+            earlier.
         holographic: whether keys are permuted copies of one complex key.
         residual: whether `r_t` is added to the output.
         kernel_initializer: initializer of all matrices but the convolution.
@@ -195,7 +195,7 @@ class DeltaRule(DistinctKernels, Memory):
             self.decay_kernel = self.add_kernel(
                 "decay_kernel", (k, self.num_heads)
             )
-            # Half of an association is left after 38 steps: sigmoid(4)^38.
+            # After 38 steps, half of an association is left: sigmoid(4)^38.
             self.decay_bias = self.add_weight(
                 (self.num_heads,),
                 keras.initializers.Constant(4.0),
@@ -291,8 +291,8 @@ class DeltaRule(DistinctKernels, Memory):
         return ops.transpose(weights, (0, 2, 1, 3))
 
     def _projected(self, outputs, state, mask=None):
-        """Returns queries, keys, values, rates and decays of each head, and the
-        new state of the last outputs."""
+        """Returns queries, keys, values, rates and decays for each head, and
+        the new state with the last outputs."""
         sources, new_state = self._sources(outputs, state, mask)
         queries, keys, values = (
             ops.matmul(source, kernel)
@@ -313,7 +313,7 @@ class DeltaRule(DistinctKernels, Memory):
                 decays = ops.concatenate([decays, ops.zeros_like(decays)], -1)
             decays = self._by_head(decays)
         if mask is not None:
-            # Masked steps write nothing, and nothing fades.
+            # At masked steps, nothing is written and nothing fades.
             valid = ops.repeat(ops.cast(mask, "float32"), self.parts, axis=1)
             rates = rates * valid[..., None, None]
             if decays is not None:
@@ -337,8 +337,8 @@ class DeltaRule(DistinctKernels, Memory):
         return transposed(ops.reshape(keys, shape)) / self.key_dim**0.5
 
     def _sources(self, outputs, state, mask):
-        """Returns the vectors that queries, keys and values are computed from,
-        each `(B, T, k)`, and the state of the last outputs."""
+        """Returns the vectors from which queries, keys and values are computed,
+        each `(B, T, k)`, and the new state with the last outputs."""
         if not self.recent.slots:
             return (outputs, outputs, outputs), {}
         window = ops.cast(state["window"], outputs.dtype)
@@ -367,20 +367,6 @@ class DeltaRule(DistinctKernels, Memory):
         batch_size, time = ops.shape(tensor)[:2]
         shape = (batch_size, self.parts * time, self.num_heads, size)
         return ops.cast(ops.reshape(tensor, shape), "float32")
-
-    def get_config(self):
-        return super().get_config() | config_of(
-            self,
-            "num_heads",
-            "key_dim",
-            "value_dim",
-            "negative_eigenvalues",
-            "decay",
-            "kernel_size",
-            "previous_keys",
-            "holographic",
-            "residual",
-        )
 
 
 def read_and_write(
@@ -419,8 +405,8 @@ def read_and_write(
     queries, keys, values, rates = map(
         in_chunks, (queries, keys, values, rates)
     )
-    # The shares left, at step t, of the write at step i: of writes up to t in
-    # `left`, of writes before t in `earlier`.
+    # The share of the write at step i that is left at step t: in `left` if i is
+    # at most t, in `earlier` if i is before t; otherwise zero.
     order = np.arange(chunk) // writes
     left = ops.convert_to_tensor(order[:, None] >= order, "float32")
     earlier = ops.convert_to_tensor(order[:, None] > order, "float32")
@@ -437,8 +423,8 @@ def read_and_write(
         known, asked = of_state[0] * keys, of_state[0] * queries
     # Step t of a chunk adds to the value at its key
     #     d_t = beta_t (v_t - S^T k_t - sum_{i < t} (k_i . k_t) d_i)
-    # where S are the associations before the chunk. This is linear in S: the
-    # columns of `added` are the part without S and the factor of S.
+    # where S are the associations before the chunk. This is linear in S:
+    # `added` contains the part without S, then the factor of S.
     added = rates * ops.concatenate([values, known], axis=-1)
     if chunk > writes:
         products = ops.matmul(keys, transposed(keys))
@@ -459,7 +445,7 @@ def read_and_write(
         changes, after = write(before, added, keys_left, *of_state)
         associations = after[:, 0]
     else:
-        # Joined, since Keras' loop reads the number of chunks from one tensor.
+        # Joined, since Keras' loop takes the number of chunks from one tensor.
         joined = [added, keys_left, *of_state]
         inputs = ops.concatenate(joined, axis=-1)
         stops = [*itertools.accumulate(part.shape[-1] for part in joined)]
@@ -504,7 +490,7 @@ def inverse(overlap):
     C, C)`.
 
     With the inverses A' and D' of both blocks on the diagonal, the inverse of
-    `[[A, 0], [C, D]]` is `[[A', 0], [-D' C A', D']]`. A solver of triangular
+    `[[A, 0], [C, D]]` is `[[A', 0], [-D' C A', D']]`. A solver for triangular
     systems was faster, but its gradient hung in XLA on a CPU with two cores.
     """
     size = overlap.shape[-1]
@@ -522,7 +508,7 @@ def inverse(overlap):
 
 
 def _inverse_of_block(overlap):
-    """Computes `inverse` with masks in place of blocks, which multiplies more
+    """Computes `inverse` with masks instead of blocks: it multiplies more
     numbers in fewer operations."""
     rows, columns = np.indices(overlap.shape[-2:])
     found, size = ops.eye(len(rows)), 1

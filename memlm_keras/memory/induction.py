@@ -1,4 +1,4 @@
-"""Attention to what followed similar outputs, as in an induction head.
+"""Attention to outputs that followed similar outputs, like an induction head.
 
 Olsson et al. (2022), "In-context Learning and Induction Heads", describe such
 heads of transformers; this package applies them to a recurrent layer's outputs.
@@ -30,10 +30,10 @@ class InductionAttention(DistinctKernels, Memory):
         r_t     = sum_i alpha_i n_i
         h*_t    = tanh(W^r r_t + W^x h_t)
 
-    So it finds steps that are similar to the current one, and reads what
-    followed them, like an induction head (Olsson et al., 2022). The neural
+    So it finds steps that are similar to the current one, and reads the outputs
+    that followed them, like an induction head (Olsson et al., 2022). The neural
     cache has the same keys (Grave et al., 2017, Eq. 3). In `Attention`, one
-    output is both key and value, which a recurrent layer learns late.
+    output is both key and value, which a recurrent layer is slow to learn.
 
     An output is read only if there is an output before it, so `r_t` is zero at
     the first step of a text. `n` has no learned scale, since `W^q` and `W^r`
@@ -106,6 +106,3 @@ class InductionAttention(DistinctKernels, Memory):
             + ops.matmul(outputs, self.output_kernel)
         )
         return outputs, state, weights
-
-    def get_config(self):
-        return {**super().get_config(), "window": self.window}

@@ -47,7 +47,7 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
 
     Returns:
         A tuple of `h*`, `(B, k)`, and `a`, `(B, T, P)`, in which steps after
-        the last word repeat the last word's weights.
+        the last word repeat its weights.
 
     Example:
 
@@ -63,7 +63,7 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
 
     def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(kernel_initializer, **kwargs)
-        # The arguments equal the masks that Keras attaches to the tensors.
+        # The mask arguments equal the masks that Keras attaches to tensors.
         self.supports_masking = True
 
     def build(self, outputs_shape, *shapes, **named_shapes):
@@ -95,7 +95,7 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
                 ops.matmul(read, self.transition_kernel)
             )
             # At a masked step, Keras returns the first state as the output, so
-            # one state contains both.
+            # one state contains both the reading and the weights.
             both = ops.concatenate([read, weights[:, 0]], axis=-1)
             return both, [both]
 

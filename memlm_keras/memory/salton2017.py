@@ -8,7 +8,6 @@ Shapes below: B batch, T time, W window, k units.
 import keras
 from keras import ops
 
-from memlm_keras.arguments import config_of
 from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.kernels import DistinctKernels
@@ -22,7 +21,7 @@ from memlm_keras.memory.base import Memory
 
 SCORES = ("single", "combined")
 
-# Logarithm of zero: finite, so that gradients are finite.
+# Finite value for the logarithm of zero, so that gradients are finite.
 _LOG_ZERO = -1e9
 
 
@@ -30,8 +29,8 @@ _LOG_ZERO = -1e9
 class Attentive(DistinctKernels, Memory):
     """Attention over all earlier outputs of a sentence (Salton et al., 2017).
 
-    With `h_t` the output of the last recurrent layer (`k` units), which is not
-    in the memory at step t itself:
+    With `h_t` the output of the last recurrent layer (`k` units), which enters
+    the memory only after step t:
 
         c_t  = sum_i a_i h_i, i from 1 to t - 1                     (3)
         a_i  = exp(score(h_i, h_t)) / sum_j exp(score(h_j, h_t))    (4)
@@ -50,7 +49,7 @@ class Attentive(DistinctKernels, Memory):
     the `window` most recent outputs, and earlier ones are forgotten. With a
     window at least as long as the sentences, this equals the paper's memory.
 
-    A call reads all its steps at once. It needs tensors of `(B, T + 1, T + 1)`
+    A call reads all its steps at once. It allocates `(B, T + 1, T + 1)`
     for a single score and `(B, T, W + T, k)` for a combined one.
 
     | paper | weight | shape |
@@ -187,7 +186,7 @@ class Attentive(DistinctKernels, Memory):
         """Computes Eq. 3, 4 and 10: context, state and weights."""
         extended, seen, new_state = self.recent.slide(state, outputs, mask)
         queries = ops.matmul(outputs, self._cast(self.query_kernel))
-        # One product each, since the outputs in the state need no gradient.
+        # Two products, since the outputs in the state need no gradient.
         before = self._cast(state["window"])
         keys = ops.concatenate(
             [self._keys(before), self._keys(outputs)], axis=1
@@ -204,11 +203,6 @@ class Attentive(DistinctKernels, Memory):
 
     def _cast(self, tensor):
         return ops.cast(tensor, self.compute_dtype)
-
-    def get_config(self):
-        return super().get_config() | config_of(
-            self, "score", "window", "bias_initializer"
-        )
 
 
 def _after_last(rows, mask):

@@ -14,7 +14,7 @@ from memlm_keras.masking import masked_softmax
 from memlm_keras.masking import over_valid_steps
 from memlm_keras.memory.base import WordMemory
 
-# A language model has no question, so every element of its query is 0.1.
+# A language model has no question, so its query has the element 0.1 throughout.
 QUERY = 0.1
 
 
@@ -32,8 +32,8 @@ class MemoryNetwork(WordMemory):
 
     A is the model's embedding, so there is no recurrent layer below. Since the
     query is constant, the weight of a word depends only on the word and its
-    place. If fewer than n words were read, they use the last rows of `T_A` and
-    `T_C`.
+    place. While fewer than n words have been read, they use the last rows of
+    `T_A` and `T_C`.
 
     | paper | weight | shape |
     |---|---|---|
@@ -44,10 +44,7 @@ class MemoryNetwork(WordMemory):
 
     Args:
         window: integer, n, number of words to attend to.
-        vocabulary_size: integer, V; `None` for the size of the
-            `memlm_keras.LanguageModel`.
-        kernel_initializer: initializer of every weight.
-        **kwargs: arguments of `Memory`.
+        vocabulary_size, kernel_initializer, **kwargs: see `MemoryBlock`.
 
     Calls: see `Memory`; `token_ids` are required. Outputs, `(B, T, d)`, are the
     embedded words, and `h` is `(B, T, d)`. The state is `{"window": (B, n - 1)
@@ -56,9 +53,8 @@ class MemoryNetwork(WordMemory):
     are `p`, `(B, T, n)`, the current word last.
 
     Raises:
-        ValueError: if `vocabulary_size` or `window` is not a positive integer,
-            a call has no `token_ids`, the layer is built without
-            `vocabulary_size`, or the words of a state were not embedded.
+        ValueError: like `MemoryBlock`, and if the words of a state were not
+            embedded.
 
     Example:
 

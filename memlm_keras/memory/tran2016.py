@@ -1,7 +1,7 @@
 """The memory blocks of Tran, Bisazza and Monz (2016).
 
-"Recurrent Memory Networks for Language Modeling", Section 3.1 and, over words
-on both sides, Section 6.
+"Recurrent Memory Networks for Language Modeling", Section 3.1, and Section 6
+for words on both sides.
 
 Shapes below: B batch, T time, n memory size, d units.
 """
@@ -9,7 +9,6 @@ Shapes below: B batch, T time, n memory size, d units.
 import keras
 from keras import ops
 
-from memlm_keras.arguments import config_of
 from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.embeddings import look_up
@@ -44,9 +43,9 @@ class MemoryBlock(WordMemory):
 
     or by a sum, `h^m_t = s_t + h_t`.
 
-    If fewer than n words were read, they use the last rows of `T`, so the last
-    row always belongs to the current word. The authors' code does the same; the
-    paper's text says the first rows.
+    While fewer than n words have been read, they use the last rows of `T`, so
+    the last row always belongs to the current word. The authors' code does the
+    same; the paper's text says the first rows.
 
     | paper | weight | shape |
     |---|---|---|
@@ -59,13 +58,13 @@ class MemoryBlock(WordMemory):
 
     Args:
         window: integer, n, number of words to attend to.
-        temporal: whether there is a temporal matrix, Eq. 2 instead of Eq. 1.
+        temporal: whether there is a temporal matrix, as in Eq. 2.
         composition: `"gated"` or `"linear"`.
         temporal_context: whether a second temporal matrix, the weight
             `output_temporal_kernel`, is added to `C_i` in Eq. 3. This and the
             next two arguments are options of the authors' code.
-        gate_bias: whether the gates and the candidate of Eq. 4 to 6 have a
-            bias, the weight `bias`, `(3 d,)`.
+        gate_bias: whether gates and candidate (Eq. 4 to 6) have a bias, the
+            weight `bias`, `(3 d,)`.
         linear_kernel: whether the sum is `s_t + H h_t`, with H the weight
             `hidden_kernel`, `(d, d)`.
         vocabulary_size: integer, V; `None` for the size of the
@@ -80,8 +79,8 @@ class MemoryBlock(WordMemory):
 
     Raises:
         ValueError: if `vocabulary_size` or `window` is not a positive integer,
-            `composition` is unknown or does not have a given option, a call has
-            no `token_ids`, or the layer is built without `vocabulary_size`.
+            `composition` is unknown or lacks a given option, a call has no
+            `token_ids`, or the layer is built without `vocabulary_size`.
 
     Example:
 
@@ -196,16 +195,6 @@ class MemoryBlock(WordMemory):
         )
         return (1.0 - update) * outputs + update * candidate
 
-    def get_config(self):
-        return super().get_config() | config_of(
-            self,
-            "temporal",
-            "composition",
-            "temporal_context",
-            "gate_bias",
-            "linear_kernel",
-        )
-
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class BidirectionalMemoryBlock(MemoryBlock):
@@ -221,7 +210,7 @@ class BidirectionalMemoryBlock(MemoryBlock):
     belong to the neighbours of the word to predict, even if a side has fewer
     words.
 
-    The end of the sentence and everything after it are masked, so padding with
+    The end of the sentence and all words after it are masked, so padding with
     `end_of_sentence_id` changes nothing.
 
     The word to predict is never read, but words after it are. So a row must be
@@ -282,9 +271,6 @@ class BidirectionalMemoryBlock(MemoryBlock):
     def remembered(self, outputs, token_ids=None):
         # A step also reads later words.
         return None
-
-    def get_config(self):
-        return super().get_config() | config_of(self, "end_of_sentence_id")
 
 
 class _BothSides(SlidingWindow):

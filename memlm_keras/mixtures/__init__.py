@@ -1,4 +1,4 @@
-"""Mixtures of the head's distribution with a distribution of recent words."""
+"""Mixtures of the head's distribution with a distribution over recent words."""
 
 from memlm_keras.mixtures.base import Mixture
 from memlm_keras.mixtures.grave2017 import NeuralCache

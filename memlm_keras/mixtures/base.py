@@ -1,8 +1,9 @@
-"""Base class of mixtures of the head's distribution with recent words."""
+"""Base class of mixtures."""
 
 import keras
 from keras import ops
 
+from memlm_keras.arguments import Configured
 from memlm_keras.keras_private import get_keras_mask
 from memlm_keras.keras_private import set_keras_mask
 from memlm_keras.masking import ValidSteps
@@ -13,11 +14,11 @@ from memlm_keras.masking import take_steps
 _TINY = 1e-37
 
 
-class Mixture(keras.layers.Layer):
+class Mixture(Configured, keras.layers.Layer):
     """Base class of layers that can predict recent words again.
 
-    A mixture remembers the outputs of recent steps with their input words. Each
-    step attends to them. The attention weights, summed by word, are a copy
+    A mixture remembers the outputs and input words of recent steps, and attends
+    to them at each step. The attention weights, summed by word, are a copy
     distribution, which is mixed with the distribution of the head. So a mixture
     comes after the head, while a memory comes before it.
 
@@ -43,8 +44,8 @@ class Mixture(keras.layers.Layer):
             `initial_state`.
         mask: optional boolean tensor `(batch, time)`, `False` at padding.
         training: not used.
-        positions: optional int32 tensor `(batch, queries)`, the steps to
-            predict at, which `logits` belong to; all steps are remembered.
+        positions: optional int32 tensor `(batch, queries)`, the steps that
+            predict and to which `logits` belong; all steps are remembered.
 
     Returns:
         A tuple `(log_probabilities, state, weights, copies)`: natural-log
@@ -195,7 +196,7 @@ class Mixture(keras.layers.Layer):
         """Appends outputs and words to the window; see `SlidingWindow.slide`.
 
         Returns the extended outputs and words `(batch, slots + time, ...)`, the
-        filled positions that each step sees, and the new state.
+        mask of the filled positions that each step sees, and the new state.
         """
         words = ops.concatenate([state["words"], token_ids], axis=1)
         outputs, seen, state = self.recent.slide(state, outputs, mask)
@@ -203,7 +204,7 @@ class Mixture(keras.layers.Layer):
         return outputs, words, seen, state
 
     def products(self, queries, extended):
-        """Computes products of steps and slots, `(batch, time, memory)`."""
+        """Computes inner products of steps and slots, `(batch, time, memory)`."""
         # In float32, since the softmax may sum thousands of slots.
         return ops.cast(self.recent.products(queries, extended), "float32")
 

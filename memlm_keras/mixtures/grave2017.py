@@ -8,7 +8,6 @@ Shapes below: B batch, T time, N cache size, k units, V vocabulary.
 import keras
 from keras import ops
 
-from memlm_keras.arguments import config_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_rate
 from memlm_keras.masking import SlidingWindow
@@ -33,9 +32,9 @@ class NeuralCache(Mixture):
         p(w) = (1 - lambda) p_vocab(w) + lambda p_cache(w)              (4)
 
     over the last N outputs. With `theta=0` it is a unigram cache. The paper
-    does not say what an empty cache predicts; here it is `p_vocab`.
+    does not say what an empty cache predicts; here it predicts `p_vocab`.
 
-    A row's state takes `4 N (k + 1)` bytes in float32.
+    The state of a row takes `4 N (k + 1)` bytes in float32.
 
     Args:
         size: integer, N.
@@ -92,13 +91,10 @@ class NeuralCache(Mixture):
         return (gate, self.weight * of_words, words), state, weights
 
     def compare(self, outputs, state, token_ids, mask=None):
-        """Returns what does not depend on `theta`: products `h_t . h_i`,
+        """Returns all that does not depend on `theta`: products `h_t . h_i`,
         `(B, T, N)`, the words that followed, the filled slots and the state."""
         extended, words, seen, state = self.slide(
             outputs, state, token_ids, mask
         )
         products = self.products(outputs, extended)
         return products, words[:, 1:], seen, state
-
-    def get_config(self):
-        return super().get_config() | config_of(self, "size", "theta", "weight")

@@ -123,6 +123,3 @@ class PointerSentinel(DistinctKernels, Mixture):
         copied = self.copy_probability(of_words, words, targets)
         result = safe_log(gate[..., 0] + copied)
         return result if mask is None else steps.put_back(result)
-
-    def get_config(self):
-        return {**super().get_config(), "window": self.window}

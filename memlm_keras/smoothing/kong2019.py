@@ -13,8 +13,9 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from memlm_keras.arguments import config_of
+from memlm_keras.arguments import Configured
 from memlm_keras.arguments import deserialize
+from memlm_keras.arguments import require_instance
 from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.embeddings import Embedding
@@ -43,7 +44,7 @@ class Drawn(NamedTuple):
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
-class VariationalSmoothing(keras.layers.Layer):
+class VariationalSmoothing(Configured, keras.layers.Layer):
     """A distribution over embedding matrices with learned means.
 
     The row of each word v is a mixture of Gaussians of vanishing variance (Kong
@@ -59,13 +60,12 @@ class VariationalSmoothing(keras.layers.Layer):
     | `absolute_discounting` | gamma_0 N1+(v .) / c(v) | u | input | for each sequence |
     | `kneser_ney` | gamma_0 N1+(v .) / c(v) | r | input, output | at each step |
 
-    with u, r, c and N1+ of `StreamStatistics`. A sequence is a row of a batch:
-    all occurrences of a word in a row have the same replacement. With
+    with u, r, c and N1+ as in `StreamStatistics`. A sequence is a row of a
+    batch: all occurrences of a word in a row have the same replacement. With
     `kneser_ney`, if the input word is replaced, its input vector and the output
     vector of its target are two draws from r. The paper leaves the output
-    vectors of other words open (Section 4.2): "we can either assume that" a
-    formula that is illegible, "or alternatively sample" them. Here,
-    `other_words` selects:
+    vectors of other words open (Section 4.2): assume a formula, which is
+    illegible, "or alternatively sample" them. Here, `other_words` selects:
 
     * `"mode"`: their own vectors, e_v;
     * `"sample"`: vectors drawn as above, E_v, once for a batch;
@@ -73,10 +73,10 @@ class VariationalSmoothing(keras.layers.Layer):
 
     Means are shorter than vectors, so a drawn target stands out among them, and
     the model learns less about it. A sample needs a bias in the projection: the
-    vectors of frequent words replace many others, which only the bias can then
-    tell apart. Input and output are drawn separately, even if they share one
-    matrix. With `element_wise`, each dimension of a vector is drawn separately,
-    and with `kneser_ney` also replaced separately (Section 4.3).
+    vector of a frequent word replaces many others, and then only the bias
+    distinguishes them. Input and output are drawn separately, even if they
+    share one matrix. With `element_wise`, each dimension of a vector is drawn
+    separately, and with `kneser_ney` also replaced separately (Section 4.3).
 
     Prediction uses the mean of the distribution of each smoothed matrix,
 
@@ -87,8 +87,8 @@ class VariationalSmoothing(keras.layers.Layer):
 
         l2 sum_k c_k |e_k|^2,  c_k = (1 - gamma_k) + q_k sum_v gamma_v
 
-    for each smoothed matrix: twice with `kneser_ney` and tied embeddings. It is
-    added once for each batch to the compiled loss; custom loops find it in
+    for each smoothed matrix, so twice with `kneser_ney` and tied embeddings.
+    The compiled loss includes it once for each batch; custom loops find it in
     `model.losses`. The presets sum the cross-entropy over steps. If the loss is
     a mean over tokens, divide `l2` by the number of steps for the same balance.
 
@@ -96,8 +96,8 @@ class VariationalSmoothing(keras.layers.Layer):
     the vectors of input words and on the outputs before the projection, while
     the paper masks whole matrices `(V, k)` (Section 4.3). With tied embeddings
     and a scheme that smooths only the input, the divergence of the output
-    matrix is a sum of squares, which is not included here;
-    `embeddings_regularizer` of the embedding adds it.
+    matrix is a sum of squares, which only an `embeddings_regularizer` of the
+    embedding adds.
 
     Use the smoothing in a `SmoothedEmbedding`, and in a `SmoothedProjection` if
     it smooths the output; a `memlm_keras.LanguageModel` with the first creates
@@ -180,9 +180,8 @@ class VariationalSmoothing(keras.layers.Layer):
         """Creates the variables for the statistics of a vocabulary."""
         if self.vocabulary_size not in (None, vocabulary_size):
             raise ValueError(
-                "`smoothing` must be for a vocabulary of the model's size "
-                f"{vocabulary_size}. Received: one with vocabulary_size="
-                f"{self.vocabulary_size}"
+                f"`smoothing` must have vocabulary_size={vocabulary_size}, the "
+                f"model's. Received: {self.vocabulary_size}"
             )
         self.vocabulary_size = vocabulary_size
         if not self.built:
@@ -217,7 +216,7 @@ class VariationalSmoothing(keras.layers.Layer):
         rates, proposal = replacement(self.scheme, self.rate, statistics)
         if self.vocabulary_size not in (None, len(rates)):
             raise ValueError(
-                "`statistics` must be of the model's vocabulary, of "
+                "`statistics` must have the model's vocabulary, of "
                 f"{self.vocabulary_size} words. Received: statistics of "
                 f"{len(rates)} words"
             )
@@ -238,7 +237,7 @@ class VariationalSmoothing(keras.layers.Layer):
     # === Samples ===
 
     def draw(self, token_ids, units):
-        """Draws a sample for input words `(B, T)`: rows, or if element-wise,
+        """Draws a sample for input words `(B, T)`: rows, or, if `element_wise`,
         `units` elements of each row."""
         words, replaced, rows = self._replace(token_ids, units)
         if not self.smooths_output:
@@ -263,7 +262,7 @@ class VariationalSmoothing(keras.layers.Layer):
             shape, words = (*shape, units), words[..., None]
         rates = ops.take(self.rates, words, axis=0)
         chance = self._uniform(shape)
-        # Given that chance is below the rate, their ratio is uniform again.
+        # If the chance is below the rate, their ratio is uniform, too.
         rows = self._propose(shape, chance / ops.maximum(rates, 1e-30))
         return words, chance < rates, rows
 
@@ -307,7 +306,7 @@ class VariationalSmoothing(keras.layers.Layer):
         """Corrects `logits` to products of outputs with the mean of a matrix.
 
         A row of the mean is a scaled row of the matrix plus a multiple of one
-        vector, so the mean matrix itself is not needed.
+        vector, so the matrix of means is not needed.
         """
         common = ops.matmul(outputs, self.mean_vector(table)[:, None])
         return logits + ops.cast(self.rates, logits.dtype) * (common - logits)
@@ -328,19 +327,6 @@ class VariationalSmoothing(keras.layers.Layer):
         """Returns `None`, since the embedding builds the layer."""
         return None
 
-    def get_config(self):
-        return super().get_config() | config_of(
-            self,
-            "scheme",
-            "rate",
-            "element_wise",
-            "l2",
-            "prediction",
-            "other_words",
-            "vocabulary_size",
-            "seed",
-        )
-
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class SmoothedEmbedding(Embedding):
@@ -359,7 +345,7 @@ class SmoothedEmbedding(Embedding):
         inputs, reverse, training: see `Embedding`; with `reverse`, there is no
             smoothing.
         drawn: a sample for these inputs, a result of `draw`; `None` for the
-            mean or the mode, as the smoothing's `prediction` says.
+            mean or the mode, according to the smoothing's `prediction`.
 
     Returns:
         Float tensor `(batch, time, output_dim)`.
@@ -422,32 +408,29 @@ class SmoothedEmbedding(Embedding):
     ):
         return super().compute_output_spec(inputs, reverse=reverse)
 
-    def get_config(self):
-        return super().get_config() | config_of(self, "smoothing")
-
     @classmethod
     def from_config(cls, config):
         return cls(**deserialize(config))
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
-class SmoothedProjection(keras.layers.Layer):
+class SmoothedProjection(Configured, keras.layers.Layer):
     """Computes logits with variational smoothing (Kong et al., 2019).
 
     `logits = mean h + b`, with the mean or the mode of the distribution over
-    matrices (Section 4.2), as the smoothing's `prediction` says. As the `head`
-    of a language model, it draws the rows of the targets in training, and adds
-    the divergence to the loss if the smoothing has an `l2`. The bias is not
-    smoothed.
+    matrices (Section 4.2), according to the smoothing's `prediction`. As the
+    `head` of a language model, it draws the rows of the targets in training,
+    and adds the divergence to the loss if the smoothing has an `l2`. The bias
+    is not smoothed.
 
     Args:
         smoothing: `memlm_keras.smoothing.VariationalSmoothing` with the scheme
             `kneser_ney`; `None` for the language model's.
         embedding: the `memlm_keras.smoothing.SmoothedEmbedding` to share the
-            matrix with; `None` for a matrix of its own. A model with
+            matrix with; `None` for a separate matrix. A model with
             `tie_embeddings` sets it.
         use_bias: whether there is a bias, `b`.
-        kernel_initializer: initializer of a matrix of its own.
+        kernel_initializer: initializer of a separate matrix.
         bias_initializer: initializer of `b`.
         **kwargs: arguments of `keras.layers.Layer`.
 
@@ -557,27 +540,14 @@ class SmoothedProjection(keras.layers.Layer):
         scores = ops.cast(scores, logits.dtype)
         return ops.where(is_target, scores[..., None], logits)
 
-    def get_config(self):
-        return super().get_config() | config_of(
-            self,
-            "smoothing",
-            "embedding",
-            "use_bias",
-            "kernel_initializer",
-            "bias_initializer",
-        )
-
     @classmethod
     def from_config(cls, config):
         return cls(**deserialize(config))
 
 
 def require_smoothing(smoothing):
-    if not isinstance(smoothing, VariationalSmoothing):
-        raise ValueError(
-            "`smoothing` must be a `memlm_keras.smoothing.VariationalSmoothing`"
-            f". Received: smoothing={smoothing!r}"
-        )
+    what = "a `memlm_keras.smoothing.VariationalSmoothing`"
+    require_instance("smoothing", smoothing, VariationalSmoothing, what)
 
 
 def _add_divergence(layer, name):

@@ -5,6 +5,7 @@ import functools
 
 import numpy as np
 
+from memlm_keras.arguments import require_instance
 from memlm_keras.arguments import require_integers
 from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
@@ -25,9 +26,9 @@ class StreamStatistics:
         N1+(. v) = |{w : c(w v) > 0}|, or 1 if nothing comes before v
         r_v      = N1+(. v) / sum_w N1+(. w)
 
-    (Xie et al., 2017, Section 3; Kong et al., 2019, Section 2). `count` creates
-    them. Statistics of consecutive parts of a text can be added: `first +
-    second` equals the `count` of both parts joined.
+    (Xie et al., 2017, Section 3; Kong et al., 2019, Section 2). Create them
+    with `count`. Statistics of consecutive parts of a text can be added: `first
+    + second` equals the `count` of both parts joined.
 
     Attributes:
         counts: int64 array `(vocabulary_size,)`, c(v).
@@ -78,7 +79,7 @@ class StreamStatistics:
     def __add__(self, following):
         if self.vocabulary_size != following.vocabulary_size:
             raise ValueError(
-                "Statistics to add must be of one vocabulary. Received: sizes "
+                "Statistics to add must have one vocabulary. Received: sizes "
                 f"{self.vocabulary_size} and {following.vocabulary_size}"
             )
         seam = self.last_token * self.vocabulary_size + following.first_token
@@ -120,7 +121,7 @@ class StreamStatistics:
 
     @property
     def discounts(self):
-        """N1+(v .) / c(v), 0 for words that do not occur, float64 `(V,)`."""
+        """N1+(v .) / c(v), float64 `(V,)`; 0 for words that do not occur."""
         return self.followers / np.maximum(self.counts, 1)
 
 
@@ -143,16 +144,17 @@ SCHEMES = (
 
 
 def replacement(scheme, rate, statistics, blank_id=None):
-    """Returns gamma_v, the probabilities that the word v is replaced, and q_k,
-    that k replaces it, in float64 (Xie et al., 2017, Table 1)."""
+    """Returns gamma_v, the probability that the word v is replaced, and q_k,
+    the probability that k replaces it, in float64 (Xie et al., 2017, Table 1).
+    """
     require_one_of("scheme", scheme, SCHEMES)
     require_gamma(rate)
-    if not isinstance(statistics, StreamStatistics):
-        raise ValueError(
-            "`statistics` must be `memlm_keras.smoothing.StreamStatistics`, "
-            "such as `StreamStatistics.count(tokens, vocabulary_size)`. "
-            f"Received: {statistics!r}"
-        )
+    require_instance(
+        "statistics",
+        statistics,
+        StreamStatistics,
+        "a result of `StreamStatistics.count(tokens, vocabulary_size)`",
+    )
     is_id = (
         isinstance(blank_id, (int, np.integer))
         and not isinstance(blank_id, bool)
@@ -160,8 +162,8 @@ def replacement(scheme, rate, statistics, blank_id=None):
     )
     if (scheme == "blank") != is_id or (blank_id is not None) != is_id:
         raise ValueError(
-            "`blank_id` must be the id of the blank token, an integer of at "
-            "least 0, for the scheme 'blank', and None for the others. "
+            "`blank_id` must be a token id for the scheme 'blank', and None "
+            "for the others. "
             f"Received: scheme={scheme!r} and blank_id={blank_id!r}"
         )
     rates = np.full(statistics.vocabulary_size, float(rate))
@@ -187,8 +189,8 @@ def require_gamma(rate):
 @dataclasses.dataclass(frozen=True, eq=False)
 class AliasTable:
     """Table for drawing from a distribution (Walker, 1977; Vose, 1991): a
-    uniform k is kept with the probability `thresholds[k]`, or else becomes
-    `aliases[k]`."""
+    uniformly drawn k is kept with the probability `thresholds[k]`, and
+    otherwise replaced by `aliases[k]`."""
 
     # A cumulative sum in float32 would merge outcomes of a large vocabulary.
     thresholds: np.ndarray

@@ -6,13 +6,14 @@ import zlib
 import keras
 import numpy as np
 
+from memlm_keras.arguments import require_instance
 from memlm_keras.data.batches import TokenBatches
 from memlm_keras.smoothing.statistics import AliasTable
 from memlm_keras.smoothing.statistics import replacement
 
 
 class NoisedBatches(keras.utils.PyDataset):
-    """Batches in which random words replace words, anew in each epoch.
+    """Batches in which random words replace words, differently in each epoch.
 
     Each input word x is replaced with the probability gamma_x by a word drawn
     from q (Xie et al., 2017, Section 3 and Table 1), with u, r, c and N1+ of
@@ -28,10 +29,10 @@ class NoisedBatches(keras.utils.PyDataset):
     With `kneser_ney`, another draw from r replaces the target of a replaced
     input; other targets are never replaced.
 
-    Items have the shapes, rows and order of the batches, so states are carried
-    over as without noise. NumPy draws the noise from `seed`, the epoch and the
-    position of the batch, so it is equal on every backend and in a resumed run.
-    To evaluate, use batches without noise, or pass these to
+    The shapes, rows and order of the batches do not change, so states are
+    carried as without noise. NumPy draws the noise from `seed`, the epoch and
+    the position of the batch, so it is equal on every backend and in a resumed
+    run. To evaluate, use batches without noise, or
     `memlm_keras.evaluation.sampled_perplexity`.
 
     Args:
@@ -69,15 +70,16 @@ class NoisedBatches(keras.utils.PyDataset):
         self, batches, scheme, rate, statistics, seed=0, blank_id=None
     ):
         super().__init__()
-        if not isinstance(batches, TokenBatches):
-            raise ValueError(
-                "`batches` must be `memlm_keras.data.Batches` or "
-                f"`SentenceBatches`. Received: {batches!r}"
-            )
+        require_instance(
+            "batches",
+            batches,
+            TokenBatches,
+            "`memlm_keras.data.Batches` or `SentenceBatches`",
+        )
         rates, proposal = replacement(scheme, rate, statistics, blank_id)
         if batches.largest_id >= len(rates):
             raise ValueError(
-                "`statistics` must be of the vocabulary of the batches. "
+                "`statistics` must have the vocabulary of the batches. "
                 f"Received: statistics of {len(rates)} words, and the token id "
                 f"{batches.largest_id}"
             )
@@ -101,8 +103,8 @@ class NoisedBatches(keras.utils.PyDataset):
         return max(self.batches.largest_id, self._largest_proposed)
 
     def samples(self, number, seed=0):
-        """Yields `number` copies of these batches, with the noise of `seed` and
-        the seeds after it."""
+        """Yields `number` copies of these batches, with noise drawn from `seed`
+        and the seeds after it."""
         for index in range(number):
             sample = copy.copy(self)
             sample.seed = seed + index
