@@ -123,18 +123,14 @@ class FOFEHORNNCell(HigherOrderCell):
     def build(self, inputs_shape):
         k = self.units
         self.kernel = self.add_weight(
-            name="kernel",
-            shape=(inputs_shape[-1], k),
-            initializer=self.kernel_initializer,
+            (inputs_shape[-1], k), self.kernel_initializer, name="kernel"
         )
         self.recurrent_kernel = self.add_weight(
+            (self.order * k, k),
+            self.recurrent_initializer,
             name="recurrent_kernel",
-            shape=(self.order * k, k),
-            initializer=self.recurrent_initializer,
         )
-        self.bias = self.add_weight(
-            name="bias", shape=(k,), initializer=self.bias_initializer
-        )
+        self.bias = self.add_weight((k,), self.bias_initializer, name="bias")
 
     def project_inputs(self, inputs):
         """Projects inputs `(..., input_dim)` to `(..., k)`."""
@@ -185,22 +181,19 @@ class GatedHORNNCell(HigherOrderCell):
 
     def build(self, inputs_shape):
         k = self.units
+        shape = (inputs_shape[-1], (1 + self.order) * k)
         self.kernel = self.add_weight(
-            name="kernel",
-            shape=(inputs_shape[-1], (1 + self.order) * k),
-            initializer=self.kernel_initializer,
+            shape, self.kernel_initializer, name="kernel"
         )
         self.recurrent_kernels = [
             self.add_weight(
+                (k, 2 * k),
+                distinct(self.recurrent_initializer, index),
                 name=f"recurrent_kernel_{index + 1}",
-                shape=(k, 2 * k),
-                initializer=distinct(self.recurrent_initializer, index),
             )
             for index in range(self.order)
         ]
-        self.bias = self.add_weight(
-            name="bias", shape=(k,), initializer=self.bias_initializer
-        )
+        self.bias = self.add_weight((k,), self.bias_initializer, name="bias")
 
     def project_inputs(self, inputs):
         """Projects inputs `(..., input_dim)` to `(..., (1 + n) k)`."""

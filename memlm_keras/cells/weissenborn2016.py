@@ -119,8 +119,7 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
     def flat(self, memory):
         """Inverts `copies`."""
         return ops.reshape(
-            ops.stack(memory, axis=2),
-            (-1, self.num_copies * self.memory_units),
+            ops.stack(memory, axis=2), (-1, self.num_copies * self.memory_units)
         )
 
     def read_all(self, projected_keys, memories, permute, axis=-1):

@@ -277,11 +277,9 @@ class TiedProjection(BlockLosses, keras.layers.Layer):
     def build(self, input_shape):
         build_tied(self.embedding, input_shape[-1])
         if self.use_bias:
-            self.bias = self.add_weight(
-                name="bias",
-                shape=(self.embedding.input_dim,),
-                initializer=self.bias_initializer,
-            )
+            shape = (self.embedding.input_dim,)
+            start = self.bias_initializer
+            self.bias = self.add_weight(shape, start, name="bias")
 
     def call(self, inputs):
         logits = self.embedding(inputs, reverse=True)

@@ -323,9 +323,8 @@ class Projection(Int8Kernels, Memory):
             regularizer=self.kernel_regularizer,
         )
         if self.use_bias:
-            self.bias = self.add_weight(
-                name="bias", shape=(units,), initializer=self.bias_initializer
-            )
+            start = self.bias_initializer
+            self.bias = self.add_weight((units,), start, name="bias")
 
     def initial_state(self, batch_size):
         return {}

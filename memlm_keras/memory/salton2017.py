@@ -122,9 +122,7 @@ class Attentive(DistinctKernels, Memory):
             self.recent = SlidingWindow(self.window, dtype="float32")
         self.score_kernel = self.add_kernel("score_kernel", (k, 1))
         self.output_kernel = self.add_kernel("output_kernel", (2 * k, k))
-        self.bias = self.add_weight(
-            name="bias", shape=(k,), initializer=self.bias_initializer
-        )
+        self.bias = self.add_weight((k,), self.bias_initializer, name="bias")
 
     def initial_state(self, batch_size):
         state = super().initial_state(batch_size)

@@ -204,7 +204,7 @@ class Mixture(Configured, keras.layers.Layer):
         return outputs, words, seen, state
 
     def products(self, queries, extended):
-        """Computes inner products of steps and slots, `(batch, time, memory)`."""
+        """Computes products of steps with slots, `(batch, time, memory)`."""
         # In float32, since the softmax may sum thousands of slots.
         return ops.cast(self.recent.products(queries, extended), "float32")
 

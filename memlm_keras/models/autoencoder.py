@@ -1,4 +1,4 @@
-"""Sequence autoencoders: read a sequence, and write it from the memory."""
+"""Sequence autoencoders read a sequence, and write it from the memory."""
 
 import functools
 
@@ -29,35 +29,23 @@ class SequenceAutoencoder(DualSequenceModel):
 
     A recurrent layer reads the sequence; another one writes it token by token
     from the final memory of the first. The two share no parameters except the
-    embeddings. In training the decoder reads the correct tokens (teacher
-    forcing); in `generate` it reads its own.
+    embeddings. In training, the decoder reads the correct tokens (teacher
+    forcing); in `generate`, it reads the tokens that it wrote.
 
     Args:
-        vocabulary_size: integer, number of tokens; `None` for the size of
-            `vocabulary`.
-        embedding_dim: integer, size of the embedding vectors.
+        vocabulary_size, embedding_dim, initializer, embeddings_initializer,
+            name, dtype: see `EntailmentClassifier`.
         encoder: Keras recurrent layer, or cell, that reads the sequence.
         decoder: layer or cell that writes it, with as many units as the
             encoder.
-        conditioning: `"source"`: the final memory of the encoder is the source
-            memory of a `memlm_keras.cells.DualAssociativeGRUCell` or
-            `DualAssociativeMemoryCell`. `"memory"`: the decoder starts from
-            the encoder's memory, which is the cell state of an LSTM, the
-            associative memory, or the state of a GRU, without its last output.
+        conditioning: `"source"` or `"memory"`, with the encoder as the premise
+            and the decoder as the hypothesis of an `EntailmentClassifier`.
         dropout: float in [0, 1), rate on embeddings and on the inputs of the
             output layer.
         end_of_sentence_id: integer, begins and ends a written sequence; `None`
             for the id of `vocabulary`, or 0 without a vocabulary.
-        initializer: Keras initializer of the embeddings and the output layer;
-            `None` for Glorot uniform.
-        embeddings_initializer: Keras initializer of the embeddings; `None` for
-            `initializer`, or else uniform in +-0.05, and in +-0.5 where a cell
-            with an associative memory reads them.
         vocabulary: `memlm_keras.data.Vocabulary` that is saved with the model,
             so that it reads and writes strings, or `None`.
-        name: string or `None`.
-        dtype: dtype policy of all layers except the recurrent ones; by default
-            the global policy.
 
     Call arguments:
         inputs: dict of int32 tensors, as in
@@ -70,10 +58,8 @@ class SequenceAutoencoder(DualSequenceModel):
         Logits `(batch, time, vocabulary_size)`.
 
     Raises:
-        ValueError: for sizes that are not positive integers, a dropout outside
-            [0, 1), layers that are not recurrent, run backwards or are
-            `stateful`, an unknown `conditioning`, or `"source"` with a decoder
-            that reads no source.
+        ValueError: if an argument is not as described, or a layer runs
+            backwards or is `stateful`.
 
     Example:
 
@@ -88,18 +74,6 @@ class SequenceAutoencoder(DualSequenceModel):
     """
 
     preset_kind = "SequenceAutoencoder"
-    config_names = (
-        "name",
-        "vocabulary_size",
-        "embedding_dim",
-        "encoder",
-        "decoder",
-        "conditioning",
-        "dropout",
-        "end_of_sentence_id",
-        "initializer",
-        "vocabulary",
-    )
     projection_layer = None
 
     def __init__(
@@ -218,8 +192,8 @@ class SequenceAutoencoder(DualSequenceModel):
         Args:
             source: sequence of 1-D integer arrays, each with its end id; or,
                 for a model with a `vocabulary`, a string or a list of strings.
-            sampler: sampler of `keras_nlp.samplers`, or its name: `"greedy"`,
-                or `keras_nlp.samplers.BeamSampler(num_beams=5)`.
+            sampler: sampler of `keras_nlp.samplers`, such as
+                `BeamSampler(num_beams=5)`, or its name, such as `"greedy"`.
             max_length: integer, maximum number of tokens to write; `None` for
                 twice the length of the longest source.
 
@@ -228,8 +202,8 @@ class SequenceAutoencoder(DualSequenceModel):
             or a list of strings.
 
         Raises:
-            ValueError: for an empty or malformed `source`, and for strings
-                without a vocabulary.
+            ValueError: for an empty or malformed `source`, and for strings if
+                the model has no vocabulary.
         """
         if is_text(source):
             vocabulary = require_strings("source", source, self.vocabulary)

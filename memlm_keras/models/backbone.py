@@ -1,4 +1,4 @@
-"""The steps of every language model: embed, recur, remember, predict."""
+"""The steps of every language model: embed, recur, remember and predict."""
 
 from typing import Any
 from typing import NamedTuple
@@ -14,8 +14,8 @@ from memlm_keras.masking import take_steps
 
 
 class Prediction(NamedTuple):
-    """Logits `(batch, time, vocabulary)`, and log-probabilities and losses of
-    the targets `(batch, time)`."""
+    """Logits `(batch, time, vocabulary)`, and the log-probability and loss of
+    each target, `(batch, time)`."""
 
     logits: Any  # `None` if the head computes losses without logits
     log_probability: Any = None
@@ -26,12 +26,13 @@ class Prediction(NamedTuple):
 
 
 def pack_named(prefix, values):
-    """Returns a state whose names have a prefix."""
+    """Adds a prefix to the names of a state."""
     return {f"{prefix}_{name}": value for name, value in values.items()}
 
 
 def unpack_named(state, prefix):
-    """Returns the values whose names have a prefix; `None` for `None`."""
+    """Returns the values whose names have a prefix, without it; `None` for
+    `None`."""
     if state is None:
         return None
     return {
@@ -82,7 +83,7 @@ class Backbone:
         self.mixture = mixture
         self._below = list(enumerate(recurrent))
         self._above = list(enumerate(recurrent_above, len(recurrent)))
-        # Names of the states of each layer, nested as the layer nests them.
+        # The names of each layer's states, nested like these states.
         self._names = []
         for index, layer in (*self._below, *self._above):
             states = layer.get_initial_state(1)
@@ -93,7 +94,7 @@ class Backbone:
             self._names.append(tree.pack_sequence_as(states, names))
 
     def layers(self):
-        """Returns a dict of the layers with weights, by their place."""
+        """Returns the layers with weights, a dict by place in the model."""
         named = {"embedding": self.embedding, "head": self.head}
         for index, layer in (*self._below, *self._above):
             named[f"recurrent_{index}"] = layer
@@ -105,7 +106,7 @@ class Backbone:
     # === The steps ===
 
     def embed(self, token_ids, training=False, drawn=None):
-        """Embeds tokens `(batch, time)`, with a sampled matrix if given."""
+        """Embeds tokens `(batch, time)`, with the sample `drawn` if given."""
         sample = {} if drawn is None else {"drawn": drawn}
         vectors = self.embedding(token_ids, training=training, **sample)
         return self.dropouts[0](vectors, training=training)
@@ -201,13 +202,7 @@ class Backbone:
         return prediction, mixture_state
 
     def _mix(
-        self,
-        outputs,
-        token_ids,
-        logits,
-        state,
-        training=False,
-        positions=None,
+        self, outputs, token_ids, logits, state, training=False, positions=None
     ):
         """Calls the mixture; returns log-probabilities, state, weights and
         copies."""
@@ -268,8 +263,8 @@ class Backbone:
             positions if early is None else None,
         )
         if training:
-            # Last, because calling a layer clears its losses and those of
-            # its sublayers.
+            # Last, because a call of a layer clears the losses of the layer
+            # and its sublayers.
             for layer in (self.embedding, self.head):
                 if getattr(layer, "draws", False):
                     layer.add_divergence()
@@ -294,8 +289,8 @@ class Backbone:
         return prediction.log_probability, state
 
     def attend(self, token_ids, state=None):
-        """Returns the attention weights of the memory, or of the mixture if
-        the memory does not attend; and the new state."""
+        """Returns attention weights, of the memory or, if it does not attend,
+        of the mixture; and the new state."""
         outputs, new_state, weights = self._read(token_ids, state)
         _, mixture_state, of_mixture, _ = self._mix(
             outputs, token_ids, None, state
@@ -314,12 +309,7 @@ class Backbone:
         return (outputs, -losses), state
 
     def _read(
-        self,
-        token_ids,
-        state=None,
-        training=False,
-        drawn=None,
-        positions=None,
+        self, token_ids, state=None, training=False, drawn=None, positions=None
     ):
         """Runs `embed`, `recur` and `remember`."""
         vectors = self.embed(token_ids, training, drawn)

@@ -1,4 +1,4 @@
-"""Model averaging: the mean of the predictions of several models."""
+"""Ensembles average the predictions of several models."""
 
 import math
 
@@ -18,12 +18,12 @@ from memlm_keras.models.streaming import StreamingModel
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class Ensemble(StreamingModel):
-    """The mean of the probabilities of language models, each trained alone.
+    """Averages the probabilities of language models, each trained alone.
 
         p(w) = 1/n sum_i p_i(w)
 
     as in Zaremba et al. (2014, Table 1). The models may differ in everything
-    but the vocabulary. An ensemble streams, scores, generates, and is
+    except the vocabulary. An ensemble streams, scores, generates, and is
     evaluated, saved and exported like its models.
 
     Args:
@@ -80,7 +80,7 @@ class Ensemble(StreamingModel):
         """Evaluates the ensemble on batches; it need not be compiled.
 
         Args:
-            x: `memlm_keras.data.Batches`, or a dataset of their form.
+            x: `memlm_keras.data.Batches`, or a dataset with the same items.
             verbose: as in `keras.Model.evaluate`.
             return_dict: bool.
 
@@ -106,8 +106,8 @@ class Ensemble(StreamingModel):
 
 
 class Members(keras.layers.Layer):
-    """The backbone of an ensemble. It is the only layer of the graph, because
-    layers of several models could have the same name."""
+    """The backbone of an ensemble: the only layer of its graph, because layers
+    of different models may have the same name."""
 
     memory = None
     mixture = None
@@ -150,7 +150,7 @@ class Members(keras.layers.Layer):
         return mean - math.log(len(self.models)), self._joined(states)
 
     def attend(self, token_ids, state=None):
-        """Reads tokens; returns no attention, as models attend differently."""
+        """Reads tokens; returns `None` as the weights, and the new state."""
         states = [
             backbone.attend(token_ids, own)[1]
             for backbone, own in self._each(state)
@@ -180,17 +180,16 @@ def require_members(models):
             "`models` must be a list of at least one language model. Received: "
             f"models={models!r}"
         )
-    wrong = [model for model in models if not isinstance(model, LanguageModel)]
-    if wrong:
-        raise ValueError(
-            "`models` must hold instances of `memlm_keras.LanguageModel`. "
-            f"Received: {wrong[0]!r}"
-        )
     for model in models:
+        if not isinstance(model, LanguageModel):
+            raise ValueError(
+                "`models` must hold instances of `memlm_keras.LanguageModel`. "
+                f"Received: {model!r}"
+            )
         require_streaming("`Ensemble`", model)
     if len({id(model) for model in models}) < len(models):
         raise ValueError(
-            "`models` must hold different models. Received: the same one twice"
+            "`models` must be different models. Received: the same one twice"
         )
     sizes = [model.vocabulary_size for model in models]
     if len(set(sizes)) > 1:

@@ -27,10 +27,10 @@ class EntailmentClassifier(DualSequenceModel):
 
     Both sentences are embedded and read by a recurrent layer, the hypothesis
     with the final memory of the premise. A second layer, `top`, summarizes the
-    outputs of the first for each sentence as `p` and `h`, and `[p; h; |p - h|]`
-    goes through layers of rectifiers to the classes. Without `top`, the classes
-    are predicted from the last output of the hypothesis; or from the result of
-    a `memory` that also reads the premise's outputs, as in Rocktaeschel et al.
+    outputs of the first for each sentence as `p` and `h`, and layers with ReLU
+    predict the class from `[p; h; |p - h|]`. Without `top`, the classes are
+    predicted from the last output of the hypothesis; or from the result of a
+    `memory` that also reads the premise's outputs, as in Rocktaeschel et al.
     (2016); or from the means of both sentences' outputs, as in Cheng et al.
     (2016).
 
@@ -50,9 +50,9 @@ class EntailmentClassifier(DualSequenceModel):
             `LSTMNetworkCell`. `None`: each sentence is read by itself.
         memory: a `memlm_keras.memory.WordByWordAttention`, or `None`.
         top: recurrent layer or cell, or `None`; not with a `memory`.
-        pooling: `"mean"`, `p` and `h` are the means of the first layer's
+        pooling: `"mean"` if `p` and `h` are the means of the first layer's
             outputs over the words; or `None`. Not with a `memory` or `top`.
-        classifier_units: sequence of integers, sizes of the rectifier layers.
+        classifier_units: sequence of integers, sizes of the layers with ReLU.
         projection: integer, units that embeddings are projected to, with a
             bias; or `None` for no projection.
         num_classes: integer; `None` for the number of `labels`, or 3.
@@ -60,8 +60,8 @@ class EntailmentClassifier(DualSequenceModel):
         initializer: Keras initializer of all matrices outside the recurrent
             layers; `None` for Glorot uniform.
         embeddings_initializer: Keras initializer of the embedding; `None` for
-            `initializer`, or else uniform in +-0.05, and in +-0.5 where a cell
-            with an associative memory reads it.
+            `initializer`, or without one, for U(-0.05, 0.05), or U(-0.5, 0.5)
+            if a cell with an associative memory reads the embeddings.
         vocabulary: `memlm_keras.data.Vocabulary` that is saved with the model,
             so that it classifies strings, or `None`.
         labels: sequence of strings, the names of the classes, such as
@@ -81,12 +81,9 @@ class EntailmentClassifier(DualSequenceModel):
         Logits `(batch, num_classes)`.
 
     Raises:
-        ValueError: for sizes that are not positive integers, a dropout outside
-            [0, 1), another number of `labels` than of classes, a vocabulary
-            of another size, layers that are not recurrent, run backwards or
-            are `stateful`, an unknown `conditioning` or `pooling`, a
-            conditioning that the layer of the hypothesis does not support, or
-            more than one of `memory`, `top` and `pooling`.
+        ValueError: if an argument is not as described, a layer runs backwards
+            or is `stateful`, or the layer of the hypothesis does not support
+            the `conditioning`.
 
     Example:
 
@@ -105,24 +102,6 @@ class EntailmentClassifier(DualSequenceModel):
 
     predicts_classes = True
     preset_kind = "EntailmentClassifier"
-    config_names = (
-        "name",
-        "vocabulary_size",
-        "embedding_dim",
-        "recurrent",
-        "recurrent_hypothesis",
-        "conditioning",
-        "memory",
-        "top",
-        "pooling",
-        "classifier_units",
-        "projection",
-        "num_classes",
-        "dropout",
-        "initializer",
-        "vocabulary",
-        "labels",
-    )
 
     def __init__(
         self,
@@ -279,9 +258,8 @@ class EntailmentClassifier(DualSequenceModel):
             labels = getattr(part, "labels", None)
             if labels is not None and labels.max() >= self.num_classes:
                 raise ValueError(
-                    "The batches must hold labels below num_classes="
-                    f"{self.num_classes}. Received batches with the label "
-                    f"{labels.max()}"
+                    f"The labels must be below num_classes={self.num_classes}. "
+                    f"Received: batches with the label {labels.max()}"
                 )
 
     def classify(self, premise, hypothesis):
@@ -292,7 +270,7 @@ class EntailmentClassifier(DualSequenceModel):
 
         Returns:
             Dict from each label to its probability, or a list of such dicts.
-            Without `labels`, these are 0, 1, 2 and so on.
+            The labels of a model without `labels` are 0, 1, 2 and so on.
 
         Raises:
             ValueError: if the model has no vocabulary, a string has no word,
@@ -340,7 +318,7 @@ class EntailmentClassifier(DualSequenceModel):
             places, inputs = order[begin : begin + _ROWS], {}
             for name, rows in sentences.items():
                 ids, lengths = padded(name, [rows[n] for n in places])
-                # Fewer different shapes have to be compiled.
+                # Padded, so that fewer shapes are compiled.
                 ids = np.pad(ids, ((0, 0), (0, -ids.shape[1] % _MULTIPLE)))
                 inputs[name] = ids.astype("int32")
                 inputs[f"{name}_length"] = lengths
@@ -364,11 +342,10 @@ class EntailmentClassifier(DualSequenceModel):
         """
         if self.memory is None:
             raise ValueError(
-                "Attention needs a memory that attends, such as "
-                "`memlm_keras.memory.WordByWordAttention`. Received: a model "
-                "with memory=None"
+                "Attention needs a memory that attends, such as a "
+                "`WordByWordAttention`. Received: memory=None"
             )
-        # Keras would save the model of an attribute with this model.
+        # Keras would save a model in an attribute with this model.
         weights = keras.Model(self.input, self._attention_weights)(inputs)
         return ops.convert_to_numpy(ops.cast(weights, "float32"))
 

@@ -1,4 +1,4 @@
-"""Text generation, with samplers of this module or of keras_nlp."""
+"""Text generation, with the samplers of this module or of keras_nlp."""
 
 import difflib
 import itertools
@@ -11,7 +11,7 @@ from memlm_keras import files
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
 
-# Defaults of keras_nlp's samplers: the number of words, and the probability.
+# Defaults of keras_nlp's samplers: number of words, and cumulative probability.
 _TOP_K, _TOP_P = 5, 0.1
 SAMPLERS = ("beam", "greedy", "random", "top_k", "top_p")
 
@@ -32,12 +32,12 @@ def generate(
     lengths = [len(row) for row in rows]
     if not rows or min(lengths) < 1:
         raise ValueError(
-            f"`prompt` must hold at least one token in each row. Received: "
+            "`prompt` must have at least one token in each row. Received: "
             f"prompt={prompt!r}"
         )
     if max(lengths) >= max_length:
         raise ValueError(
-            "`max_length` counts prompt and continuation, so it must be more "
+            "`max_length` counts prompt and continuation: it must be larger "
             f"than the prompt's {max(lengths)} tokens. Received: "
             f"max_length={max_length}"
         )
@@ -65,7 +65,7 @@ def generate(
 
 
 def _suppressing(model, token_ids):
-    """Returns a `model.step` that gives some tokens no probability."""
+    """Returns a `model.step` that never predicts the given tokens."""
     if token_ids is None or np.size(token_ids) == 0:
         return model.step
     size = model.vocabulary_size
@@ -96,8 +96,8 @@ def sample(
     stop_token_ids,
     may_be_empty=True,
 ):
-    """Continues `tokens` `(batch, time)` where bool `fixed` is false, and
-    repeats a row's first stop token; returns the tokens and the lengths."""
+    """Writes `tokens` `(batch, time)` where bool `fixed` is false, and repeats
+    the first stop token of each row; returns the tokens and the lengths."""
     # `state` is the state before the last token of the shortest prompt.
 
     def next_token(prompt, state, index):
@@ -113,7 +113,7 @@ def sample(
         next_token = _ending(
             next_token, np.repeat(fixed, beams, axis=0), stops, may_be_empty
         )
-    # Samplers also look for stop tokens at positions not written yet.
+    # Samplers also look for stop tokens in positions not yet written.
     filler = next(token for token in itertools.count() if token not in stops)
     generated = sampler(
         next=next_token,
@@ -133,8 +133,8 @@ def sample(
 
 
 def _ending(next_token, fixed, stops, may_be_empty):
-    """Wraps `next_token` so that an ended row repeats its stop token, and a
-    row that may not be empty does not start with one."""
+    """Wraps `next_token` such that an ended row repeats its stop token, and a
+    row that may not be empty does not start with a stop token."""
     # Samplers continue a row until all rows have ended; the tokens after the
     # end would change the score of a beam.
     prompt_lengths = ops.array(fixed.sum(axis=1), "int32")
@@ -167,7 +167,7 @@ def _ending(next_token, fixed, stops, may_be_empty):
 
 
 def _sampler(sampler, vocabulary_size):
-    """Returns the sampler of a name; a sampler itself is returned as it is."""
+    """Returns the sampler with a name, or a given sampler."""
     if callable(sampler):
         return sampler
     if sampler not in SAMPLERS:
@@ -183,15 +183,15 @@ def _sampler(sampler, vocabulary_size):
 
 
 def beam_sampler(user, **arguments):
-    """Returns keras_nlp's `BeamSampler`; without keras_nlp, the error says
-    that `user` needs it."""
+    """Returns keras_nlp's `BeamSampler`; without keras_nlp, raises an
+    `ImportError` that names `user`."""
     keras_nlp = files.import_package("keras_nlp", user, "keras-nlp")
     return keras_nlp.samplers.BeamSampler(**arguments)
 
 
 class _Sampler:
-    """Samples one token per row at a time, like keras_nlp's sampler of the
-    same name, whose import takes seconds."""
+    """Samples one token per row at a time, like keras_nlp's sampler with the
+    same name; importing keras_nlp would take seconds."""
 
     def __init__(self, name, vocabulary_size):
         self.name = name
@@ -255,8 +255,8 @@ def require_strings(name, text, vocabulary):
 
 
 def _read_prompt(prompt, vocabulary):
-    """Returns rows of ids, and a function from the generated ids and lengths
-    to the type of the prompt."""
+    """Returns rows of ids, and a function that converts generated ids and
+    lengths to the type of the prompt."""
     strings = [prompt] if isinstance(prompt, str) else prompt
     if is_text(prompt):
         vocabulary = require_strings("prompt", prompt, vocabulary)

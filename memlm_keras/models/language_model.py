@@ -1,6 +1,7 @@
-"""The language model: layers, calls, and training with a carried state."""
+"""The language model: its layers, calls, and training with a carried state."""
 
 import contextlib
+import inspect
 
 import keras
 import numpy as np
@@ -33,7 +34,7 @@ from memlm_keras.training.losses import TokenCrossEntropy
 from memlm_keras.training.losses import TokenLoss
 from memlm_keras.training.losses import weights_of_tokens
 
-# Types of inputs other than token ids.
+# Dtypes of inputs other than int32.
 _DTYPES = {"reset": "bool", "sample_weight": "float32"}
 
 
@@ -59,18 +60,16 @@ class LanguageModel(StreamingModel, SequenceModel):
         memory: a layer of `memlm_keras.memory`, or `None`.
         dropout: float in [0, 1), rate on the non-recurrent connections: the
             embeddings and the outputs of each recurrent layer (Zaremba et
-            al., 2014). Or a dict of rates, zero by default:
-            `"embeddings"`, `"outputs"` of the last recurrent layer, and
+            al., 2014). Or a dict of rates, zero by default: for
+            `"embeddings"`, for `"outputs"` of the last recurrent layer, and
             `"between"` the recurrent layers; with `"variational": True`, masks
             are the same at all steps of a sequence (Gal and Ghahramani, 2016).
-            The embedding has word dropout, and Keras' recurrent layers have
-            `recurrent_dropout`.
         tie_embeddings: bool, whether the output projection shares the matrix
             of the embedding.
         initializer: Keras initializer of the embedding, the projection and its
-            bias, unless these layers are given. `None`: uniform in +-0.05 (in
-            +-0.5 if a cell with an associative memory reads the embeddings),
-            Glorot uniform, and zero.
+            bias, unless these layers are given. By default, these are
+            U(-0.05, 0.05), or U(-0.5, 0.5) if a cell with an associative
+            memory reads the embeddings; Glorot uniform; and zero.
         recurrent_above: list of recurrent layers or cells that read the
             outputs of the memory, bottom first.
         mixture: a `memlm_keras.mixtures.Mixture` that mixes earlier words into
@@ -79,8 +78,8 @@ class LanguageModel(StreamingModel, SequenceModel):
             `NeuralCache`, takes no part in training.
         embedding: a `memlm_keras.embeddings.Embedding` or
             `memlm_keras.smoothing.SmoothedEmbedding`, with its own word
-            dropout, smoothing and initializers; the model sets sizes that are
-            not given. `None` for a plain embedding. A smoothing needs
+            dropout, smoothing and initializers; the model sets missing sizes.
+            `None` for a plain embedding. A smoothing needs
             `model.smoothing.adapt(statistics)` before training.
         head: a layer from outputs to logits, such as
             `memlm_keras.heads.OutputProjection(use_bias=False)` or
@@ -110,24 +109,21 @@ class LanguageModel(StreamingModel, SequenceModel):
               In training, the loss includes the additional term of a
               supervised mixture; the KL terms of a smoothing are in
               `model.losses`.
-            * `"sample_weight"`, `(batch, time)` float, by which the losses
-              will be multiplied: the result has no `"logits"`, so that the
-              logits of a large vocabulary need not be in memory at once.
-              Losses of weight zero are arbitrary.
+            * `"sample_weight"`, `(batch, time)` float, factors of the losses:
+              the result has no `"logits"`, so that the logits of a large
+              vocabulary need not be in memory at once. Losses with weight zero
+              are arbitrary.
         training: optional bool.
 
     Returns:
         Logits `(batch, time, vocabulary_size)`; with targets, a dict.
 
     Raises:
-        ValueError: for sizes that are not positive integers, a dropout outside
-            [0, 1), a `memory`, `embedding`, `head` or `vocabulary` of another
-            type or size, no recurrent layer, a layer that is given twice, is
-            not recurrent, is bidirectional, runs backwards or is `stateful`,
-            layers or a mixture after a memory that is not causal, units that
-            the memory cannot divide, and tied embeddings whose size differs
-            from the memory's outputs; in a call, for inputs that are neither
-            token ids nor a dict with them.
+        ValueError: if an argument or an input is not as described; for a
+            recurrent layer that runs in both directions or backwards, or is
+            `stateful`; for layers or a mixture after a memory that is not
+            causal; for units that the memory cannot divide; and for tied
+            embeddings whose size differs from the memory's outputs.
 
     Example:
 
@@ -316,7 +312,7 @@ class LanguageModel(StreamingModel, SequenceModel):
         if evaluation_batch_size not in (None, rows["evaluation"]):
             self._carried.make("evaluation", evaluation_batch_size)
             if keras.backend.backend() == "tensorflow":
-                # A function traced for any number of rows uses the old state.
+                # A function traced for any number of rows uses another state.
                 self.test_function = None
                 self.predict_function = None
 
@@ -351,7 +347,7 @@ class LanguageModel(StreamingModel, SequenceModel):
     def compiles_best(self):
         """Returns whether XLA compiles training even if Keras would not.
 
-        True for small layers on TensorFlow without a GPU, unless operations
+        It does for small layers on TensorFlow without a GPU, unless operations
         must be deterministic, which XLA does not offer. XLA saves the overhead
         of each operation, but its matrix products are slower: it takes 0.7 to
         0.9 of the time at 100 units, 1.5 at 600, and 1.2 at 100 in bfloat16.
@@ -369,7 +365,7 @@ class LanguageModel(StreamingModel, SequenceModel):
             return False
         import tensorflow as tf
 
-        # Keras imports the same function: there is no public one.
+        # Keras imports the same function, since no public one exists.
         from tensorflow.python.framework.config import is_op_determinism_enabled
 
         return not (
@@ -404,8 +400,8 @@ class LanguageModel(StreamingModel, SequenceModel):
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
-        """Computes Keras' loss from logits, or for a `TokenLoss` from token
-        losses."""
+        """Computes Keras' loss from logits; for a `TokenLoss`, from the losses
+        of tokens."""
         sample_weight = weights_of_tokens(sample_weight, y)
         result = y_pred
         takes_losses = isinstance(self.loss, TokenLoss)
@@ -421,7 +417,8 @@ class LanguageModel(StreamingModel, SequenceModel):
         return loss
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        """Computes Keras' metrics, from token losses if all accept them."""
+        """Computes Keras' metrics, from the losses of tokens if all accept
+        these."""
         sample_weight = weights_of_tokens(sample_weight, y)
         if isinstance(y_pred, dict) and self._measures_losses:
             y_pred = -y_pred["log_probability"]
@@ -436,9 +433,9 @@ class LanguageModel(StreamingModel, SequenceModel):
         if self.smoothing is not None and not self.smoothing.adapted:
             raise ValueError(
                 "A smoothed model needs the statistics of its training text: "
-                "call `model.smoothing.adapt(statistics)` before `fit`, with "
-                "`memlm_keras.smoothing.StreamStatistics.count(tokens, "
-                "vocabulary_size)`. Received: a model without statistics"
+                "call `model.smoothing.adapt(StreamStatistics.count(tokens, "
+                "vocabulary_size))` before `fit`. Received: a model without "
+                "statistics"
             )
         warn_of_short_segments(self.backbone, x)
         self.carry_state(
@@ -469,20 +466,18 @@ class LanguageModel(StreamingModel, SequenceModel):
 
         Args:
             batches: as for `score_batches`.
-            samples: integer, how often the whole text is read.
+            samples: integer, number of times that the whole text is read.
             seed: integer, seed of the samples.
 
         Yields:
             For each sample, `(scores, sample_weight)` as from `score_batches`.
 
         Raises:
-            ValueError: for a model that is not smoothed, and like
-                `score_batches`.
+            ValueError: like `score_batches`, and for a model without smoothing.
         """
         if self.smoothing is None:
             raise ValueError(
-                "Samples are drawn from the smoothed matrices of a "
-                "`memlm_keras.LanguageModel`: make it with `embedding="
+                "Samples need a smoothed model, with `embedding="
                 "memlm_keras.smoothing.SmoothedEmbedding(smoothing=...)`. "
                 f"Received: a {type(self).__name__} without smoothing"
             )
@@ -516,7 +511,7 @@ class LanguageModel(StreamingModel, SequenceModel):
     def outputs_batches(self, batches):
         """Computes the inputs of the head, and its scores, for batches.
 
-        Takes `batches`, and raises `ValueError`, like `score_batches`.
+        Args and Raises: see `score_batches`.
 
         Yields:
             A pair `(outputs, scores)` per batch: a tensor `(batch, time,
@@ -530,7 +525,7 @@ class LanguageModel(StreamingModel, SequenceModel):
     # === Copies ===
 
     def with_mixture(self, mixture):
-        """Returns a copy of this model and its weights with another mixture.
+        """Returns a copy of this model with its weights and another mixture.
 
         Args:
             mixture: a `memlm_keras.mixtures.Mixture`, such as `NeuralCache`,
@@ -578,23 +573,23 @@ class LanguageModel(StreamingModel, SequenceModel):
     def with_fixed_dropout(self, seed, into=None):
         """Returns a copy of this model with dropout masks that are drawn once.
 
-        Dropping the same units at every step is the same as zero rows in the
-        weights: in the embedding, the kernels of the recurrent layers and the
-        output projection. So the copy is an ordinary model without dropout,
-        and not tied. Kept units are scaled by `1 / (1 - rate)`; other noise of
-        cells is replaced by its expectation, and smoothed matrices by those of
-        the prediction. The mean of many copies is the Monte Carlo average of
-        Gal and Ghahramani (2016); see
+        Dropping the same units at every step equals zero rows in the weights:
+        in the embedding, the kernels of the recurrent layers and the output
+        projection. So the copy is an ordinary model without dropout and without
+        tied embeddings. Kept units are scaled by `1 / (1 - rate)`; other noise
+        in cells is replaced by its expectation, and smoothed matrices by their
+        mean or mode. The mean of many copies is the Monte Carlo average of Gal
+        and Ghahramani (2016); see
         `memlm_keras.evaluation.monte_carlo_perplexity`.
 
         Args:
             seed: integer; masks are the same on all backends.
-            into: an earlier copy made by this method, which gets the new
+            into: a copy that this method made earlier, which gets the new
                 weights; `None` for a new copy.
 
         Raises:
             ValueError: if the inputs of a memory or a mixture are dropped,
-                which has no kernel to be masked.
+                where no kernel can be masked.
 
         Example:
 
@@ -604,14 +599,13 @@ class LanguageModel(StreamingModel, SequenceModel):
         return variants.with_fixed_dropout(self, seed, into)
 
     def with_fixed_matrices(self):
-        """Returns a copy without smoothing that predicts the same, or this
-        model if it is not smoothed.
+        """Returns a copy without smoothing and with the same predictions, or
+        this model if it is not smoothed.
 
         A smoothed model computes the mean or the mode of its matrices in each
-        call, which takes as long as the projection of one step. The copy has
-        the result as its weights, which `serving.export` uses. A tied embedding
-        that is smoothed only as an input becomes untied: its mean is another
-        matrix.
+        call, which takes as long as the projection of one step. The weights of
+        the copy are the result. A tied embedding that is smoothed only as an
+        input becomes untied, since its mean is another matrix.
 
         Example:
 
@@ -638,37 +632,21 @@ class LanguageModel(StreamingModel, SequenceModel):
         Raises:
             FileNotFoundError: if a file does not exist.
             ImportError: if PyTorch is not installed.
-            ValueError: if a file is damaged, or holds another model.
+            ValueError: if a file is damaged, or contains another model.
         """
         return torch_checkpoint.load(cls, path, vocabulary, tokenizer)
 
     def get_config(self):
-        head = serialize(self.head)
-        # The config of the embedding has the parts that the head shares; the
-        # head is not built without them.
+        names = [*inspect.signature(LanguageModel.__init__).parameters][1:]
+        config = config_of(self, *names)
+        # The config of the embedding contains the parts that the head shares;
+        # the head is not built without them.
+        head = config["head"]
         head.pop("build_config", None)
         for shared in ("embedding", "smoothing"):
             if shared in head["config"]:
                 head["config"][shared] = None
-        return {
-            **config_of(
-                self,
-                "name",
-                "vocabulary_size",
-                "embedding_dim",
-                "recurrent",
-                "memory",
-                "dropout",
-                "tie_embeddings",
-                "initializer",
-                "recurrent_above",
-                "mixture",
-                "embedding",
-                "vocabulary",
-            ),
-            "head": head,
-            "dtype": serialize(self._policy),
-        }
+        return {**config, "dtype": serialize(self._policy)}
 
 
 def _is_tensor(value):
@@ -683,10 +661,8 @@ def _require_inputs(inputs):
     if "token_ids" not in inputs or unknown or weighted:
         raise ValueError(
             "`inputs` must be token ids `(batch, time)`, or a dict with "
-            '"token_ids" `(batch, time)` and optionally "reset" `(batch,)`, '
-            '"positions" `(batch, queries)`, "targets" of the shape of the '
-            "positions or else of the token ids and, with these, "
-            '"sample_weight" of this shape. Received a dict with keys: '
+            '"token_ids" and optionally "reset", "positions", "targets" and, '
+            'with these, "sample_weight". Received: a dict with the keys '
             f"{sorted(inputs)}"
         )
     of = "positions" if "positions" in inputs else "token_ids"

@@ -1,7 +1,8 @@
-"""The layers of a model: checks of given ones, and defaults."""
+"""Checks of the layers that a user gives a model, and default layers."""
 
 import keras
 
+from memlm_keras.arguments import require_instance
 from memlm_keras.arguments import require_rate
 from memlm_keras.cells.projected_rnn import ProjectedRNN
 from memlm_keras.cells.projected_rnn import projects_inputs
@@ -22,15 +23,12 @@ _PLACES = ("embeddings", "between", "outputs")
 
 
 def size_of(vocabulary_size, vocabulary):
-    """Returns `vocabulary_size`, or the length of `vocabulary` if `None`."""
-    if vocabulary is not None and not isinstance(vocabulary, Vocabulary):
-        raise ValueError(
-            "`vocabulary` must be a `memlm_keras.data.Vocabulary`, or None. "
-            f"Received: vocabulary={vocabulary!r}"
-        )
-    if vocabulary is None or vocabulary_size is not None:
+    """Returns `vocabulary_size`, or if it is `None`, the vocabulary's size."""
+    if vocabulary is None:
         return vocabulary_size
-    return len(vocabulary)
+    what = "a `memlm_keras.data.Vocabulary`, or None"
+    require_instance("vocabulary", vocabulary, Vocabulary, what)
+    return len(vocabulary) if vocabulary_size is None else vocabulary_size
 
 
 def as_recurrent_layers(name, layers, at_least=1):
@@ -47,8 +45,8 @@ def as_recurrent_layers(name, layers, at_least=1):
 
 
 def as_recurrent_layer(name, layer):
-    """Returns a layer, or a layer of a cell, that returns sequences and state;
-    raises `ValueError` for others."""
+    """Makes a recurrent layer, or a cell in a new layer, return sequences and
+    states, and returns it; raises `ValueError` for others."""
     if isinstance(layer, keras.layers.Bidirectional):
         raise ValueError(
             f"`{name}` must not hold a `Bidirectional` layer, which would read "
@@ -59,8 +57,8 @@ def as_recurrent_layer(name, layer):
         if not (hasattr(layer, "state_size") and callable(layer)):
             raise ValueError(
                 f"`{name}` must hold Keras recurrent layers (LSTM, GRU, "
-                "SimpleRNN, RNN) or cells with a `state_size`, and causal "
-                f"ones. Received: {layer!r}"
+                "SimpleRNN, RNN) or cells with a `state_size`. Received: "
+                f"{layer!r}"
             )
         projected = projects_inputs(layer)
         layer = (ProjectedRNN if projected else keras.layers.RNN)(layer)
@@ -77,7 +75,7 @@ def as_recurrent_layer(name, layer):
 
 
 def require_different(layers):
-    """Raises `ValueError` if a recurrent layer or cell is given twice."""
+    """Raises `ValueError` if a recurrent layer or cell occurs twice."""
     parts = [getattr(layer, "cell", layer) for layer in layers]
     twice = [part for part in parts if sum(one is part for one in parts) > 1]
     if twice:
@@ -89,35 +87,28 @@ def require_different(layers):
 
 def require_memory(memory, vocabulary_size):
     """Checks a memory, or `None`, and gives it the size of the vocabulary."""
-    if memory is not None and not isinstance(memory, Memory):
-        raise ValueError(
-            "`memory` must be a layer of `memlm_keras.memory`, such as "
-            f"`KeyValuePredict(window=5)`, or None. Received: memory={memory!r}"
-        )
+    what = "a layer of `memlm_keras.memory`, or None"
+    require_instance("memory", memory, (Memory, type(None)), what)
     if not hasattr(memory, "vocabulary_size"):
         return
     if memory.vocabulary_size is None:
         memory.vocabulary_size = vocabulary_size
     if memory.vocabulary_size != vocabulary_size:
         raise ValueError(
-            "`memory` must be for a vocabulary of the model's size "
-            f"{vocabulary_size}. Received: a memory with vocabulary_size="
-            f"{memory.vocabulary_size}"
+            f"`memory` must have vocabulary_size={vocabulary_size}, the "
+            f"model's. Received: {memory.vocabulary_size}"
         )
 
 
 def require_mixture(mixture):
     """Raises `ValueError` unless a layer is a `Mixture` or `None`."""
-    if mixture is not None and not isinstance(mixture, Mixture):
-        raise ValueError(
-            "`mixture` must be a `memlm_keras.mixtures.Mixture`, such as "
-            f"`NeuralCache(size=500)`, or None. Received: mixture={mixture!r}"
-        )
+    what = "a `memlm_keras.mixtures.Mixture`, or None"
+    require_instance("mixture", mixture, (Mixture, type(None)), what)
 
 
 def require_causal_end(memory, **layers):
-    """Raises `ValueError` if layers (by argument name) follow a memory that is
-    not causal."""
+    """Raises `ValueError` if `layers`, by argument name, follow a memory that
+    is not causal."""
     if memory is None or memory.causal:
         return
     for name, layer in layers.items():
@@ -133,12 +124,12 @@ def require_causal_end(memory, **layers):
 
 
 def initializer_of(initializer, index, default):
-    """Returns the model's initializer for weight `index`, or the default."""
+    """Returns the model's initializer for weight `index`, or `default`."""
     return default if initializer is None else distinct(initializer, index)
 
 
 def embeddings_start(readers):
-    """Returns the default initializer of embeddings for their readers."""
+    """Returns the default initializer of embeddings for their `readers`."""
     for layer in readers:
         limit = getattr(getattr(layer, "cell", None), "embedding_range", None)
         if limit is not None:
@@ -147,20 +138,17 @@ def embeddings_start(readers):
 
 
 def make_embedding(embedding, sizes, initializer, start, dtype):
-    """Returns the embedding layer with the model's sizes; a new one has the
-    model's `initializer` or the default `start`."""
+    """Returns the embedding layer with the model's sizes; a new layer gets the
+    model's `initializer`, or `start` by default."""
     if embedding is None:
         embedding = Embedding(
             embeddings_initializer=initializer_of(initializer, 0, start),
             dtype=dtype,
             name="embedding",
         )
-    if not isinstance(embedding, keras.layers.ReversibleEmbedding):
-        raise ValueError(
-            "`embedding` must be a `memlm_keras.embeddings.Embedding` or "
-            "another `keras.layers.ReversibleEmbedding`, or None. Received: "
-            f"embedding={embedding!r}"
-        )
+    kind = keras.layers.ReversibleEmbedding
+    what = "a `keras.layers.ReversibleEmbedding`, or None"
+    require_instance("embedding", embedding, kind, what)
     names = {"input_dim": "vocabulary_size", "output_dim": "embedding_dim"}
     for attribute, name in names.items():
         size = sizes[name]
@@ -168,9 +156,8 @@ def make_embedding(embedding, sizes, initializer, start, dtype):
             setattr(embedding, attribute, size)
         if size is not None and getattr(embedding, attribute) != size:
             raise ValueError(
-                f"`embedding` must be of the model's {name}={size}. Received: "
-                f"an embedding with {attribute}="
-                f"{getattr(embedding, attribute)}"
+                f"`embedding` must have the model's {name}={size}. Received: "
+                f"{attribute}={getattr(embedding, attribute)}"
             )
     return embedding
 
@@ -190,12 +177,8 @@ def make_head(head, embedding, tie_embeddings, initializer, dtype):
     elif head is None:
         kind = SmoothedProjection if smooths else OutputProjection
         head = kind(kernel_initializer=kernel_initializer, **arguments)
-    if not isinstance(head, keras.layers.Layer):
-        raise ValueError(
-            "`head` must be a layer from outputs to logits, such as "
-            "`memlm_keras.heads.OutputProjection()`, or None. Received: "
-            f"head={head!r}"
-        )
+    what = "a layer from outputs to logits, or None"
+    require_instance("head", head, keras.layers.Layer, what)
     if smooths != getattr(head, "draws", False):
         raise ValueError(
             "A `memlm_keras.smoothing.SmoothedProjection` goes with an "
@@ -216,14 +199,14 @@ def make_head(head, embedding, tie_embeddings, initializer, dtype):
         head.units = embedding.input_dim
     if getattr(head, "units", embedding.input_dim) != embedding.input_dim:
         raise ValueError(
-            "`head` must be of the model's vocabulary_size="
-            f"{embedding.input_dim}. Received: a head with units={head.units}"
+            f"`head` must have the model's vocabulary_size="
+            f"{embedding.input_dim}. Received: units={head.units}"
         )
     return head
 
 
 def make_dropouts(dropout, count, dtype):
-    """Returns a dropout layer for embeddings and one per recurrent layer."""
+    """Returns one dropout layer for embeddings, and one per recurrent layer."""
     if not isinstance(dropout, dict):
         require_rate("dropout", dropout)
         dropout = dict.fromkeys(_PLACES, dropout)

@@ -6,6 +6,7 @@ from keras import ops
 from keras import tree
 
 from memlm_keras.arguments import config_of
+from memlm_keras.arguments import constructor_arguments
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_rate
 from memlm_keras.arguments import serialize
@@ -19,10 +20,9 @@ CONDITIONINGS = ("memory", "source")
 class DualSequenceModel(SequenceModel):
     """A model that reads a source sequence, and then a target sequence.
 
-    Subclasses have `embedding`, `projection_layer` (or `None`), `readers` (the
-    recurrent layers of source and target), `conditioning`, optionally
-    `gradient_mask`, and `config_names`, the constructor arguments that are
-    attributes.
+    Subclasses have the attributes `embedding`, `projection_layer` (or `None`),
+    `readers` (the recurrent layers for source and target), `conditioning`,
+    optionally `gradient_mask`, and constructor arguments.
     """
 
     def vectors(self, token_ids):
@@ -33,7 +33,7 @@ class DualSequenceModel(SequenceModel):
         return vectors
 
     def states_for_target(self, states):
-        """Returns initial states of the target from the source's last ones."""
+        """Returns initial states for the target, from the source's states."""
         _, reader = self.readers
         start = starting_states(self.conditioning, states, reader)
         if start is None:
@@ -54,12 +54,14 @@ class DualSequenceModel(SequenceModel):
             mask.unfreeze()
 
     def get_config(self):
+        others = {
+            "embeddings_initializer": self.embedding.embeddings_initializer,
+            "dtype": self.embedding.dtype_policy,
+        }
+        names = constructor_arguments(type(self))
         return {
-            **config_of(self, *self.config_names),
-            "embeddings_initializer": serialize(
-                self.embedding.embeddings_initializer
-            ),
-            "dtype": serialize(self.embedding.dtype_policy),
+            **config_of(self, *[name for name in names if name not in others]),
+            **{name: serialize(value) for name, value in others.items()},
         }
 
 
@@ -130,8 +132,8 @@ def padded(name, rows):
     ]
     if not rows or not all(right):
         raise ValueError(
-            f"`{name}` must hold sentences of at least one token each, strings "
-            f"or 1-D arrays of ids. Received: {name}={rows!r}"
+            f"`{name}` must hold strings or 1-D arrays of ids with at least "
+            f"one token each. Received: {name}={rows!r}"
         )
     lengths = np.array([len(row) for row in rows], "int32")
     ids = np.zeros((len(rows), lengths.max()), "int64")
@@ -150,9 +152,8 @@ def require_conditioning(conditioning, source, target):
     cell = getattr(target, "cell", None)
     if conditioning == "source" and not getattr(cell, "reads_source", False):
         raise ValueError(
-            'conditioning="source" needs a layer that reads a source memory, '
-            "such as `memlm_keras.cells.DualAssociativeGRUCell`. Received: "
-            f"{target!r}"
+            'conditioning="source" needs a cell that reads a source memory, '
+            f"such as a `DualAssociativeGRUCell`. Received: {target!r}"
         )
     if conditioning == "memory" and not getattr(cell, "continues_source", True):
         raise ValueError(
@@ -176,7 +177,7 @@ def require_conditioning(conditioning, source, target):
 
 
 def _memory_of(cell):
-    """Returns what must be equal in two cells that share a memory."""
+    """Returns the settings that must be equal in two cells with one memory."""
     if hasattr(cell, "memory_identity"):
         return cell.memory_identity
     units = getattr(cell, "output_size", None)

@@ -1,7 +1,7 @@
-"""Protocols: the methods that functions of this package call on a model.
+"""Protocols: the methods that this package calls on a model.
 
-`isinstance` checks that a model has them. Shapes: T tokens, V words of the
-vocabulary. Log-probabilities are natural.
+`isinstance` checks that a model has them. Shapes: T tokens, V words in the
+vocabulary. Log-probabilities use the natural logarithm.
 """
 
 from typing import Protocol
@@ -26,7 +26,7 @@ class ScoresText(Protocol):
 
 @runtime_checkable
 class ScoresBatches(Protocol):
-    """`score_batches` returns log-probabilities of targets, and weights."""
+    """`score_batches` returns the log-probability and weight of each target."""
 
     def score_batches(self, batches, verbose): ...
 
@@ -41,7 +41,7 @@ class ScoresPlaces(Protocol):
 
 @runtime_checkable
 class MeasuresWords(Protocol):
-    """`measure_words` returns surprisal and entropy in nats and rank, float64
+    """`measure_words` returns surprisal and entropy in nats, and rank, float64
     `(T, 3)`."""
 
     def measure_words(self, tokens, starts, end_of_sentence_id, steps): ...

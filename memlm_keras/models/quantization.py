@@ -13,11 +13,11 @@ from memlm_keras.kernels import expanded
 
 
 class Quantized(NamedTuple):
-    """Result of quantization of one layer."""
+    """Result of quantizing one layer."""
 
     layer: str  # place in the model
     kind: str  # class
-    what: str  # "int8", or why the layer was not changed
+    what: str  # "int8", or why the layer did not change
     bytes_before: int
     bytes_after: int
 
@@ -35,7 +35,7 @@ def quantize(model, mode, config, filters, verbose, **kwargs):
     smoothed = [n for n in layers if getattr(layers[n], "draws", False)]
     if smoothed:
         raise ValueError(
-            "`quantize` needs a model that is not smoothed. Received: one "
+            "`quantize` needs a model that is not smoothed. Received: a model "
             f"whose {smoothed[0]} is. Quantize `with_fixed_matrices()`"
         )
     before = _sizes(layers)
@@ -43,7 +43,7 @@ def quantize(model, mode, config, filters, verbose, **kwargs):
         for layer in layers.values():
             _prepare(layer, lambda cell: should_quantize_layer(cell, filters))
     with warnings.catch_warnings():
-        # Keras warns of layers that it does not change; the report lists them.
+        # Keras warns about unchanged layers, which the report lists.
         warnings.filterwarnings("ignore", ".*does not have a `quantize")
         keras.Model.quantize(
             model, mode, config=config, filters=filters, **kwargs
@@ -76,7 +76,7 @@ def quantize(model, mode, config, filters, verbose, **kwargs):
 
 
 def _sizes(layers):
-    """Returns the bytes of each layer's weights; shared ones count once."""
+    """Returns the bytes of each layer's weights, shared weights once."""
     sizes, seen = {}, set()
     for name, layer in layers.items():
         own = [w for w in layer.weights if id(w) not in seen]
@@ -112,8 +112,8 @@ class Int8KernelsOfKeras(Int8Kernels):
     """`Int8Kernels` of the two matrices of a recurrent cell of Keras."""
 
     def quantize(self, mode=None, type_check=True, config=None):
-        # Keras wraps `quantize` like this when it makes a layer; `_prepare`
-        # sets this class afterwards.
+        # Keras wraps `quantize` like this when it makes a layer, but `_prepare`
+        # sets this class only later.
         self._check_quantize_args(mode, self.compute_dtype)
         self._tracker.unlock()
         try:
@@ -166,8 +166,8 @@ _LAYERS = (
 
 
 def _prepare(layer, chosen):
-    """Sets int8 classes on the cells of a Keras recurrent layer for which
-    `chosen(cell)` is true, unless they are subclasses."""
+    """Gives int8 classes to the cells of a Keras recurrent layer for which
+    `chosen(cell)` is true, unless they are subclasses of Keras' cells."""
     if type(layer) not in _LAYERS:
         return
     cells = getattr(layer.cell, "cells", [layer.cell])

@@ -22,21 +22,21 @@ from memlm_keras.models.layers import computes_in
 from memlm_keras.training import distribution
 from memlm_keras.training.losses import Nats
 
-# Steps of a training on PyTorch before any is recorded.
+# Number of training steps on PyTorch before a step is recorded.
 _UNRECORDED_STEPS = 50
 
 
 class SequenceModel(keras.Model):
-    """A `keras.Model` of token ids that presets describe.
+    """A `keras.Model` that reads token ids and has presets.
 
-    `fit` accepts batches that depend on the epoch, start in the middle of one,
-    or differ in length. The `preset_kind` of a subclass is the `"kind"` of its
-    presets.
+    `fit` accepts batches that depend on the epoch, start in the middle of an
+    epoch, or differ in length. The `preset_kind` of a subclass is the `"kind"`
+    of its presets.
     """
 
     preset_kind = None
     vocabulary = None
-    # Whether a target is the class of a row, so that `class_weight` applies.
+    # Whether each target is a class, so that `class_weight` applies.
     predicts_classes = False
 
     @classmethod
@@ -45,29 +45,26 @@ class SequenceModel(keras.Model):
     ):
         """Makes the model of a row of a paper's table, or loads a trained one.
 
-        **The weights of a row are random**, also those of `"memlm/small"`: a
-        row is a configuration, which `fit` trains. A trained model, such as
+        **The model of a row has random weights**, even `"memlm/small"`: a row
+        is a configuration, and `fit` trains it. A trained model, such as
         `"memlm/english"`, comes with its weights, vocabulary and sizes.
 
         Args:
             preset: string, one of `memlm_keras.presets.names()`, for a model
                 with random weights; or one of
                 `memlm_keras.presets.trained_names()`, or the path of a folder
-                that `save_to_preset` wrote, for a trained model, not compiled.
-                A trained model accepts only the argument `dropout`, for
-                further training.
+                that `save_to_preset` wrote, for a trained model. This is not
+                compiled, and accepts only the argument `dropout`.
             vocabulary_size: integer; `None` for the size of `vocabulary`.
             vocabulary: `memlm_keras.data.Vocabulary` to save with the model,
                 or `None`.
-            **overrides: sizes of the preset, as in `memlm_keras.presets.get`
-                (`scale`, `units`, `embedding_dim`, `window`,
-                `initial_range`), or arguments of this class that do not
-                contradict the preset.
+            **overrides: sizes of the preset, as in `memlm_keras.presets.get`,
+                or arguments of this class that the preset does not fix.
 
         Raises:
-            ValueError: for an unknown preset, a preset of another kind of
-                model, an argument that the preset fixes, a missing vocabulary
-                size, or a file of a trained model with the wrong SHA-256.
+            ValueError: for an unknown preset, a preset for another class, an
+                argument that the preset fixes, a missing vocabulary size, or a
+                file with the wrong SHA-256.
             FileNotFoundError: if a file of a trained model is missing.
 
         Example:
@@ -81,9 +78,9 @@ class SequenceModel(keras.Model):
         """
         if "weights" in overrides:
             raise ValueError(
-                "There is no argument `weights`: a trained model, such as "
-                "'memlm/english', has its own weights; other presets have "
-                f"random weights. Received: weights={overrides['weights']}"
+                "There is no argument `weights`: a trained model has its own "
+                "weights, and other presets have random weights. Received: "
+                f"weights={overrides['weights']}"
             )
         folder = trained.find(preset)
         if folder is not None:
@@ -95,10 +92,9 @@ class SequenceModel(keras.Model):
             given = {k: v for k, v in sizes.items() if v is not None}
             if not given.keys() <= {"dropout"}:
                 raise ValueError(
-                    f"{preset} is a trained model, which has its sizes and its "
-                    "vocabulary: it takes only `dropout`. Leave other "
-                    "arguments out, or name a paper's row, whose weights are "
-                    f"random. Received: {given}"
+                    f"{preset} is a trained model, which accepts only the "
+                    "argument `dropout`. Leave other arguments out, or name a "
+                    f"row, whose weights are random. Received: {given}"
                 )
             return trained.load(folder, cls, **given)
         config = registry.model_config(preset, cls.preset_kind, **overrides)
@@ -115,20 +111,21 @@ class SequenceModel(keras.Model):
     def save_to_preset(self, folder, dtype="float32", card=None):
         """Writes the model as a folder that `from_preset` loads.
 
-        The folder has `config.json` with the vocabulary, `model.weights.h5`,
-        `metadata.json` with the SHA-256 of both, and `README.md`, a model card.
-        The optimizer is not in it. The layout is that of KerasHub's presets.
+        The folder contains `config.json` with the vocabulary,
+        `model.weights.h5`, `metadata.json` with the SHA-256 of both, and
+        `README.md`, a model card, but no optimizer. KerasHub's presets have the
+        same layout.
 
         Args:
             folder: path of a new or empty folder, or of a trained model, which
                 is replaced.
             dtype: how matrices are stored: `"float32"`, `"float16"`, or
                 `"int8"` with a scale per row or column, whichever are more.
-                Vectors are not converted. The loaded model has float32 weights
-                in any case, and can be trained.
+                Vectors are not converted. The loaded model always has float32
+                weights, and can be trained.
             card: dict of strings and numbers for the model card, or `None`.
                 `"description"` opens the card, `memlm presets` shows
-                `"perplexity"`, and errors about damaged files name
+                `"perplexity"`, and errors about damaged files quote
                 `"command"`, which builds the model again.
 
         Raises:
@@ -143,8 +140,7 @@ class SequenceModel(keras.Model):
         trained.save(self, folder, dtype, card)
 
     def count_params(self):
-        """Returns the number of trained parameters, without fixed weights and
-        the state that `fit` carries."""
+        """Returns the number of trainable parameters."""
         return sum(math.prod(v.shape) for v in self.trainable_variables)
 
     # === Training ===
@@ -164,19 +160,18 @@ class SequenceModel(keras.Model):
             optimizer: Keras optimizer; clip by global norm with its
                 `global_clipnorm`.
             loss: `"auto"` is the cross-entropy in nats, averaged over the
-                predictions of a batch. Models return logits, so the name of a
+                predictions in a batch. Models return logits, so the name of a
                 cross-entropy means the cross-entropy from logits.
             metrics: as in `keras.Model.compile`; names as for `loss`.
             weighted_metrics: `"auto"` is the accuracy of a classifier, and for
                 a language model `"perplexity"` and `"nats"`, the cross-entropy
-                in nats; both are sums over tokens, divided at the end.
+                in nats, each averaged over all tokens.
             **kwargs: other arguments of `keras.Model.compile`.
-                `jit_compile="auto"` is true for a language model of at most
+                `jit_compile="auto"` is true for a language model with at most
                 200 units in float32 on TensorFlow without a GPU, where XLA
-                saves time; otherwise Keras' default is false, because a GPU's
-                fused LSTM cannot be compiled.
+                saves time; otherwise it is Keras' default.
 
-        On JAX, warns of bfloat16 on a CPU, where float32 is faster.
+        On JAX, it warns about bfloat16 on a CPU, where float32 is faster.
 
         Raises:
             ValueError: for a cross-entropy of probabilities.
@@ -192,9 +187,7 @@ class SequenceModel(keras.Model):
             if jax.default_backend() == "cpu":
                 warnings.warn(
                     "bfloat16 is slower than float32 on a CPU with JAX. Use "
-                    'float32 (no `dtype="mixed_bfloat16"`), a GPU, or '
-                    "KERAS_BACKEND=torch, which is faster in bfloat16 on a CPU "
-                    "that has it",
+                    "float32, a GPU, or KERAS_BACKEND=torch",
                     stacklevel=2,
                 )
         jit_compile = kwargs.get("jit_compile", "auto")
@@ -255,8 +248,8 @@ class SequenceModel(keras.Model):
         if class_weight is not None and not self.predicts_classes:
             raise ValueError(
                 "`class_weight` must be None, as the targets of a "
-                f"{type(self).__name__} are tokens, not classes. Received: "
-                f"weights of {len(class_weight)} classes. Give `sample_weight` "
+                f"{type(self).__name__} are not classes. Received: weights of "
+                f"{len(class_weight)} classes. Give `sample_weight` "
                 "`(batch, time)`, such as `weights_of_tokens[y]`"
             )
 
@@ -313,17 +306,17 @@ class SequenceModel(keras.Model):
     ):
         """Trains the model; takes the arguments of `keras.Model.fit`.
 
-        Batches of `memlm_keras.data` are ordered by the epoch; Keras does not
-        shuffle them. Training starts at their current position in the epoch.
-        If batches have a `"reset"`, a language model carries its state from
-        one to the next.
+        The epoch determines the order of batches of `memlm_keras.data`; Keras
+        does not shuffle them. Training starts at their current position in the
+        epoch. If batches have a `"reset"`, a language model carries its state
+        from each batch to the next.
 
         Raises:
             ValueError: if the batches contain ids outside the vocabulary or
                 labels outside the classes; for a quantized model; and for a
-                language model without targets, with `class_weight`, with a
-                smoothing without statistics, or that is not causal and gets
-                batches other than `SentenceBatches`.
+                language model without targets, with `class_weight`, or with a
+                smoothing without statistics. A model that is not causal needs
+                `SentenceBatches`.
         """
         self._require_classes(kwargs.get("class_weight"))
         self.prepare_fit(x, y, validation_data, batch_size or 32)
@@ -348,8 +341,8 @@ class SequenceModel(keras.Model):
             return train(
                 epochs=epochs, initial_epoch=initial_epoch, callbacks=callbacks
             )
-        # Keras asks for the number of batches once and keeps it for all
-        # epochs, so a separate `fit` trains the rest of an epoch.
+        # Keras asks only once for the number of batches in an epoch, so a
+        # separate `fit` trains the rest of an epoch.
         run = OneRun(
             callbacks,
             add_history=True,
@@ -360,7 +353,7 @@ class SequenceModel(keras.Model):
             steps=len(x),
         )
         epoch = x.epoch
-        # At the end of each `fit`, Keras assigns averaged weights (`use_ema`).
+        # At the end of `fit`, Keras would assign averaged weights (`use_ema`).
         finalize = self.optimizer.finalize_variable_values
         self.optimizer.finalize_variable_values = lambda variables: None
         try:
@@ -382,7 +375,7 @@ class SequenceModel(keras.Model):
 
         Raises:
             ValueError: if the batches contain token ids outside the vocabulary,
-                or the model is not causal and they are not `SentenceBatches`.
+                or are not `SentenceBatches` and the model is not causal.
         """
         self.check_data(x)
         with self.carrying(x, batch_size or 32):
@@ -408,10 +401,10 @@ class SequenceModel(keras.Model):
         for layer in self._flatten_layers():
             if layer.quantization_mode is not None:
                 raise ValueError(
-                    "A quantized model cannot be trained: int8 weights "
-                    "have no gradient. Received: a model whose layer "
-                    f"{layer.name!r} is in {layer.quantization_mode}. Train "
-                    "before `quantize`"
+                    "A quantized model cannot be trained. Received: a model "
+                    f"whose layer {layer.name!r} has "
+                    f"{layer.quantization_mode} weights. Train before "
+                    "`quantize`"
                 )
         self.check_data(x, validation_data)
 
@@ -431,8 +424,8 @@ class SequenceModel(keras.Model):
             self.train_function = self._record_after(_UNRECORDED_STEPS)
 
     def _record_after(self, steps):
-        """Returns Keras' train function on PyTorch, which records steps later:
-        a short training does without."""
+        """Returns Keras' train function for PyTorch, which records a step after
+        the given number of `steps`, since recording takes time."""
         counter = itertools.count(1)
 
         def run(data):
@@ -445,7 +438,7 @@ class SequenceModel(keras.Model):
         return run
 
     def _may_record(self):
-        """Returns whether a training step on PyTorch runs only code of Keras
+        """Returns whether a training step on PyTorch runs only code from Keras
         and this package; other code may keep tensors or count in Python."""
         if keras.backend.backend() != "torch" or self.run_eagerly:
             return False
@@ -463,8 +456,8 @@ class SequenceModel(keras.Model):
         return known and not self.jit_compile
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-        # On TensorFlow, Keras would build with the mean of the replicas'
-        # batches, and a bool "reset" has no mean.
+        # On TensorFlow, Keras would build the model with the mean of the
+        # replicas' batches, and a bool "reset" has no mean.
         if iterator is not None and distribution.num_devices(self) > 1:
             _, _, batches = next(iter(iterator))
             data_batch = distribution.of_first_replica(self, next(batches))
@@ -482,11 +475,11 @@ class SequenceModel(keras.Model):
 
 
 class CarriedState(keras.layers.Layer):
-    """Non-trainable weights with a model's state between batches; checkpoints
-    contain them, saved models do not."""
+    """Contains a model's state between batches as non-trainable weights, which
+    are part of checkpoints but not of saved models."""
 
-    # Keras' `stateful=True` carries nothing on JAX. TensorFlow's replicas
-    # write their own rows of the variables; a `Checkpoint` joins the rows.
+    # Keras' `stateful=True` carries no state on JAX. On TensorFlow, each
+    # replica writes its own rows; a `Checkpoint` joins them.
 
     def __init__(self, initial_state, **kwargs):
         super().__init__(autocast=False, **kwargs)
@@ -529,8 +522,8 @@ class CarriedState(keras.layers.Layer):
 class CarriedStates:
     """The `CarriedState`s of a language model, by mode and number of rows."""
 
-    # Keras does not track this plain object: compiled training does not depend
-    # on the variables of an `evaluate` within `fit`.
+    # Keras does not track this plain object, so compiled training does not
+    # depend on the variables of an `evaluate` within `fit`.
 
     def __init__(self, model):
         self.model = model
@@ -539,7 +532,7 @@ class CarriedStates:
         self._states = {}
 
     def make(self, mode, rows):
-        """Returns the `CarriedState` of `rows` rows, made at its first use."""
+        """Returns the `CarriedState` with `rows` rows; makes it if needed."""
         name = f"carried_{mode}_state_{rows}"
         if name not in self._states:
             with distribution.variable_scope(self.model):
@@ -552,8 +545,8 @@ class CarriedStates:
         return self._states[name]
 
     def run(self, inputs, reset, training):
-        """Predicts from the carried state, updates it, and returns a
-        `Prediction`; bool `reset` `(batch,)` marks rows with a new context."""
+        """Predicts from the carried state and updates it; returns a
+        `Prediction`. Bool `reset` `(batch,)` marks rows with a new context."""
         backbone = self.model.backbone
         mode = "training" if training else "evaluation"
         replicas = distribution.num_replicas()
@@ -572,10 +565,9 @@ class CarriedStates:
                 compiled = compiled or not tf.executing_eagerly()
             if compiled:
                 raise ValueError(
-                    f"The model carries no state of {rows} rows in {mode}, and "
-                    "a compiled function cannot make one. Call "
-                    "`carry_state(batch_size, evaluation_batch_size)` first; "
-                    "`fit` and `evaluate` do so for batches of one size"
+                    f"The model carries no state with {rows} rows in {mode}, "
+                    "and a compiled function cannot make it. Call "
+                    "`carry_state(batch_size, evaluation_batch_size)` first"
                 )
             carried = self.make(mode, rows)
         start = backbone.initial_state(rows // replicas)
@@ -588,14 +580,14 @@ class CarriedStates:
 
     @property
     def evaluation_variables(self):
-        """Returns the variables of a running evaluation."""
+        """Variables of a running evaluation, a list."""
         if not self.evaluating or self.rows["evaluation"] is None:
             return []
         return self.make("evaluation", self.rows["evaluation"]).variables
 
 
 def carried_rows(batches, batch_size=None):
-    """Returns the number of rows of batches with a carried state, of any type
+    """Returns the number of rows in batches with a carried state, of any type
     that `fit` accepts; `None` for other batches."""
     if isinstance(batches, (tuple, list)) and len(batches):
         return carried_rows(batches[0], batch_size)
@@ -617,8 +609,8 @@ def carried_rows(batches, batch_size=None):
 
 
 def _of_logits(name, given):
-    """Returns the loss or metric; the name of a cross-entropy becomes one from
-    logits. Raises `ValueError` for a cross-entropy of probabilities."""
+    """Returns the loss or metric; for the name of a cross-entropy, one that
+    takes logits. Raises `ValueError` for a cross-entropy of probabilities."""
     known = str(getattr(given, "__name__", given)).replace("_", "").lower()
     module = getattr(keras, "losses" if name == "loss" else "metrics")
     for kind in ("SparseCategoricalCrossentropy", "CategoricalCrossentropy"):
@@ -627,27 +619,26 @@ def _of_logits(name, given):
             return cls(from_logits=True)
         if isinstance(given, cls) and not given.get_config()["from_logits"]:
             raise ValueError(
-                f"`{name}` must be a cross-entropy of logits, which the model "
-                f"returns. Received: a {kind} of probabilities. Make it with "
-                "`from_logits=True`"
+                f"`{name}` must have `from_logits=True`, since the model "
+                f"returns logits. Received: a {kind} of probabilities"
             )
     return given
 
 
 def warn_of_short_segments(backbone, batches):
-    """Warns if a window is longer than the segments of batches."""
+    """Warns if a window is longer than the segments in batches."""
     segment = getattr(batches, "segment_length", None)
     for layer in (backbone.memory, backbone.mixture):
         window = getattr(layer, "window", None)
         if None in (segment, window) or window <= segment:
             continue
-        # A window of token ids is embedded in each segment and gets gradients.
+        # A window of token ids is embedded in each segment, with gradients.
         holds_outputs = len(layer.initial_state(1)["window"].shape) > 2
         if holds_outputs:
             warnings.warn(
                 f"{type(layer).__name__} looks back {window} steps, and "
-                f"segments have {segment}: outputs of earlier segments get no "
-                "gradient, so the model hardly learns to use them. Use "
+                f"segments have {segment}: without gradients for earlier "
+                "segments, the model hardly learns to use them. Use "
                 f"`segment_length={window}` or a shorter window",
                 stacklevel=4,
             )
@@ -664,9 +655,8 @@ def require_readable(model, *data):
         if None not in (vocabulary, model.vocabulary):
             if vocabulary != model.vocabulary:
                 raise ValueError(
-                    "The batches must be of the model's own vocabulary: their "
-                    "ids mean other tokens. Received: batches with "
-                    f"{describe(vocabulary)} for a model with "
+                    "The batches must have the model's vocabulary. Received: "
+                    f"batches with {describe(vocabulary)} for a model with "
                     f"{describe(model.vocabulary)}. Load the corpus with "
                     "`vocabulary=model.vocabulary`."
                 )
@@ -692,14 +682,13 @@ def _require_ids(data, vocabulary_size):
     if largest_id is not None and largest_id >= vocabulary_size:
         raise ValueError(
             "The batches must have token ids below vocabulary_size="
-            f"{vocabulary_size}. Received batches with the token id "
-            f"{largest_id}. Encode the text with the model's own vocabulary, "
-            "or make a model of the vocabulary's size."
+            f"{vocabulary_size}. Received: the token id {largest_id}. Encode "
+            "the text with the model's vocabulary."
         )
 
 
 def _require_whole_sentences(batches, memory):
-    """Raises `ValueError` unless batches hold the whole sentences that a
+    """Raises `ValueError` unless batches have the whole sentences that a
     bidirectional memory needs."""
     if not isinstance(batches, keras.utils.PyDataset):
         return
@@ -707,15 +696,14 @@ def _require_whole_sentences(batches, memory):
     if not getattr(batches, "whole_sentences", False):
         raise ValueError(
             f"A {name} is not causal, so the batches must hold whole "
-            "sentences, one per row, as `memlm_keras.data.SentenceBatches` and "
-            "`corpus.batches(split, sentences=True)` do. Received: "
-            f"{type(batches).__name__}, which may cut them"
+            "sentences, like `corpus.batches(split, sentences=True)`. "
+            f"Received: {type(batches).__name__}, which may cut them"
         )
     end = getattr(memory, "end_of_sentence_id", batches.end_of_sentence_id)
     if end != batches.end_of_sentence_id:
         raise ValueError(
-            "The batches must end sentences with the id that ends them for "
-            f"the {name}, end_of_sentence_id={end}. Received: batches with "
+            "The batches must end sentences like the "
+            f"{name}, with end_of_sentence_id={end}. Received: batches with "
             f"end_of_sentence_id={batches.end_of_sentence_id}"
         )
 
@@ -724,8 +712,8 @@ def _require_whole_sentences(batches, memory):
 
 
 class FollowEpoch(keras.callbacks.Callback):
-    """Moves batches to the epoch of `fit`, and restores torch's random state
-    after validation, so that validation and a `Checkpoint` do not change
+    """Moves batches to the epoch of `fit`, and restores torch's random state at
+    the start of each epoch, so that validation and a `Checkpoint` do not change
     training."""
 
     def __init__(self, batches):
@@ -747,7 +735,7 @@ class FollowEpoch(keras.callbacks.Callback):
 
 
 class OneRun(keras.callbacks.CallbackList):
-    """A callback list for which two calls of `fit` are one training run."""
+    """A callback list that treats two calls of `fit` as one training run."""
 
     _begun = False
 
@@ -765,7 +753,7 @@ class OneRun(keras.callbacks.CallbackList):
 
 def with_dynamic_time(batches):
     """Returns batches whose length may vary, on TensorFlow as a dataset."""
-    # Keras infers the shapes of all batches from the first two there.
+    # On TensorFlow, Keras infers the shapes of all batches from the first two.
     varies = getattr(batches, "varies_in_time", False)
     if not varies or keras.backend.backend() != "tensorflow":
         return batches

@@ -20,8 +20,8 @@ from memlm_keras.models.backbone import reset_rows
 from memlm_keras.models.sequence_model import require_readable
 from memlm_keras.training import distribution
 
-# Sentences and steps that `measure_words` reads at once; few steps, because
-# sentences are short and padding is wasted computation.
+# Numbers of sentences and steps that `measure_words` reads at once. The steps
+# are few, because sentences are short and padding wastes computation.
 _ROWS, _STEPS = 32, 16
 
 
@@ -107,17 +107,16 @@ class StreamingModel(keras.Model):
 
         Raises:
             ValueError: for `format="onnx"` on another backend than TensorFlow:
-                a file from PyTorch is right only for the traced length, and
+                a file from PyTorch is correct only for the traced length, and
                 JAX needs another package.
         """
         backend = keras.backend.backend()
         if format == "onnx" and backend != "tensorflow":
             raise ValueError(
-                '`format="onnx"` of Keras\' own `export` needs the TensorFlow '
+                'Keras\' `export` with `format="onnx"` needs the TensorFlow '
                 f"backend. Received: a model on {backend}. "
                 '`memlm_keras.serving.export(model, "model.onnx", '
-                'format="onnx")` writes one streamed step, with its state, '
-                "from every backend"
+                'format="onnx")` works on every backend'
             )
         return super().export(filepath, format=format, **kwargs)
 
@@ -132,8 +131,8 @@ class StreamingModel(keras.Model):
         Args:
             tokens: int32 tensor `(batch, time)`.
             state: dict as returned by `initial_state` or `step`.
-            training: bool. If false, the step is compiled, and torch records
-                no gradient.
+            training: bool; if false, the step is compiled, without gradients
+                on PyTorch.
 
         Returns:
             `(logits, state)`: `(batch, time, vocabulary_size)` and the state
@@ -141,8 +140,8 @@ class StreamingModel(keras.Model):
 
         Raises:
             ValueError: for tokens of another shape, ids outside the
-                vocabulary, a state with other names or another batch size,
-                and a model that is not causal.
+                vocabulary, a state that does not fit, and a model that is not
+                causal.
         """
         require_streaming("`step`", self)
         if not ops.is_tensor(tokens):
@@ -164,7 +163,7 @@ class StreamingModel(keras.Model):
         """Reads rows of any lengths, each from an empty context.
 
         Rows are not padded: each is read in pieces whose lengths are powers of
-        two, and keeps its state while other rows are read. At most eight
+        two, and keeps its state while other rows are read. So at most eight
         shapes are compiled for each number of rows. The head does not run.
 
         Args:
@@ -175,9 +174,8 @@ class StreamingModel(keras.Model):
             The state after the last token of each row, for `step`.
 
         Raises:
-            ValueError: for no rows, rows that are not one-dimensional, ids
-                that are not integers or outside the vocabulary, and tokens for
-                a model that is not causal.
+            ValueError: if the rows are not as described, ids are outside the
+                vocabulary, or the model is not causal.
 
         Example:
 
@@ -204,7 +202,7 @@ class StreamingModel(keras.Model):
         for starts, size, reads in aligned_segments(lengths):
             columns = starts[:, None] + np.arange(size)
             # Rows without a piece of this size read arbitrary tokens; their
-            # state is restored below.
+            # state is restored afterwards.
             columns = np.minimum(columns, tokens.shape[1] - 1)
             piece = np.take_along_axis(tokens, columns, axis=1)
             before = state
@@ -216,8 +214,8 @@ class StreamingModel(keras.Model):
     def score(self, token_ids, state=None):
         """Computes the natural-log probability of each next token.
 
-        A model that is not causal reads all steps at once, and needs memory
-        for all logits, `(batch, time, vocabulary)`.
+        A model that is not causal reads all steps at once, and allocates all
+        logits, `(batch, time, vocabulary)`.
 
         Args:
             token_ids: int array `(batch, time)`, at least two tokens per row;
@@ -233,9 +231,8 @@ class StreamingModel(keras.Model):
 
         Raises:
             ValueError: for other shapes, ids outside the vocabulary, strings
-                without a vocabulary, a state with other names or another batch
-                size; and, if the model is not causal, for a state or for rows
-                of more than one sentence.
+                without a vocabulary, and a state that does not fit; and, if the
+                model is not causal, for a state or several sentences in a row.
         """
         if generation.is_text(token_ids):
             vocabulary = generation.require_strings(
@@ -279,10 +276,9 @@ class StreamingModel(keras.Model):
         rows = np.flatnonzero((ended[:, :-1] & ~ended[:, 1:]).any(axis=1))
         if len(rows):
             raise ValueError(
-                f"`{name}` must have one sentence per row, with only padding "
-                f"after its end, as a {type(self.memory).__name__} is "
-                "not causal. Received: words after the end of a sentence in "
-                f"row {rows[0]}"
+                f"`{name}` must have one sentence per row, as a "
+                f"{type(self.memory).__name__} is not causal. Received: words "
+                f"after the end of a sentence in row {rows[0]}"
             )
         return [(0, steps)]
 
@@ -294,14 +290,12 @@ class StreamingModel(keras.Model):
 
         Returns:
             float32 array `(batch, time, memory)`, the oldest slot first. The
-            weights of a step sum to one, to zero while no slot is filled, or
-            to less than one if a memory also attends to older slots
-            (`Attentive`).
+            weights of a step sum to one, or to zero while no slot is filled;
+            to less than one if an `Attentive` also attends to older outputs.
 
         Raises:
-            ValueError: if the model has no memory that attends, for ids outside
-                the vocabulary, and for rows of more than one sentence if the
-                model is not causal.
+            ValueError: if no layer attends, ids are outside the vocabulary, or
+                a row has several sentences and the model is not causal.
         """
         self._require_attention()
         tokens = require_token_ids("tokens", tokens, self.vocabulary_size)
@@ -318,9 +312,8 @@ class StreamingModel(keras.Model):
         """Raises `ValueError` for a model without attention."""
         if self.attending is None:
             raise ValueError(
-                "Attention needs a memory that attends, such as "
-                "`memlm_keras.memory.KeyValuePredict`. Received: a model with "
-                f"memory={self.memory}"
+                "Attention needs a memory that attends, such as a "
+                f"`KeyValuePredict`. Received: memory={self.memory}"
             )
 
     def generate(
@@ -335,20 +328,20 @@ class StreamingModel(keras.Model):
         """Continues a prompt.
 
         Args:
-            prompt: int array `(time,)` or `(batch, time)`, a list of rows of
+            prompt: int array `(time,)` or `(batch, time)`, a list of rows with
                 different lengths, or, with a vocabulary, a string or a list of
                 strings. For an empty string, the model reads one end of a
                 sentence, which is not returned.
             max_length: integer, length of prompt and continuation together.
             sampler: a keras_nlp sampler, or its name: `"greedy"`, `"top_k"`,
-                `"top_p"`, `"beam"`, `"random"`, ...
+                `"top_p"`, `"beam"` or `"random"`.
             vocabulary: `memlm_keras.data.Vocabulary`; `None` for the model's
                 own, if it has one.
-            stop_token_ids: list of ids; generation ends when every row has
-                produced one. The first one fills the rest of its row; strings
-                end before it. `None`, with a vocabulary, is the end of a
-                sentence, which is then never the first token after a prompt.
-                `()` generates up to `max_length`.
+            stop_token_ids: list of ids; generation ends when every row contains
+                one of them. It fills the rest of its row; strings end before
+                it. With a vocabulary, `None` is the end of a sentence, which is
+                then never the first token after a prompt. `()` generates up to
+                `max_length`.
             suppress_token_ids: list of ids that are never written, such as
                 `[vocabulary.unknown_id]`, or `None`.
 
@@ -357,10 +350,8 @@ class StreamingModel(keras.Model):
             prompt.
 
         Raises:
-            ValueError: for an empty row of ids, a prompt that is not shorter
-                than `max_length`, ids outside the vocabulary, strings without
-                a vocabulary or with a wrong one, an unknown sampler, or a
-                model that is not causal.
+            ValueError: if an argument is not as described, ids are outside the
+                vocabulary, or the model is not causal.
 
         Example:
 
@@ -384,17 +375,18 @@ class StreamingModel(keras.Model):
         """Computes the natural-log probability of every target of batches.
 
         Args:
-            batches: `memlm_keras.data.Batches`, or a dataset of their form.
+            batches: `memlm_keras.data.Batches`, or a dataset with the same
+                items.
             verbose: as in `keras.Model.predict`.
 
         Returns:
             `(scores, sample_weight)`, two float32 arrays `(number of batches *
-            batch_size, time of the longest)`; scores of weight zero are
-            meaningless.
+            batch_size, time of the longest)`; scores with weight zero are
+            arbitrary.
 
         Raises:
             ValueError: if the batches contain ids outside the vocabulary, or
-                the model is not causal and they are not `SentenceBatches`.
+                are not `SentenceBatches` and the model is not causal.
         """
         return concatenate_batches(
             read_batches(self, self._score, batches, verbose=verbose)
@@ -411,7 +403,7 @@ class StreamingModel(keras.Model):
             `(batch, time, memory)` and `(batch, time)`.
 
         Raises:
-            ValueError: if no memory attends, and like `score_batches`.
+            ValueError: like `score_batches`, and if no layer attends.
         """
         self._require_attention()
 
@@ -442,21 +434,21 @@ class StreamingModel(keras.Model):
     def measure_words(
         self, tokens, starts, end_of_sentence_id=0, segment_length=None
     ):
-        """Computes surprisal and entropy (in nats) and rank of each token.
+        """Computes surprisal and entropy, in nats, and rank of each token.
 
         Args:
             tokens: integer array `(tokens,)`.
-            starts: integer array, offsets of documents, each read from the
-                initial state.
-            end_of_sentence_id: integer, read before a document.
-            segment_length: integer, steps that are read at once, or `None`.
+            starts: integer array, offsets of documents, each of which starts
+                from the initial state.
+            end_of_sentence_id: integer, id that is read before a document.
+            segment_length: integer, number of steps to read at once, or `None`.
 
         Returns:
             float64 array `(tokens, 3)`.
         """
         # Powers of two, here and below, so that few shapes are compiled.
         rows = min(_power_of_two(len(starts)), _ROWS)
-        # Computing from logits takes several times their memory.
+        # The measures take several times the memory of the logits.
         steps = affordable_steps(4 * rows, self.vocabulary_size)
         steps = min(steps, _STEPS) if rows > 1 else steps
         longest = np.diff(starts, append=len(tokens)).max()
@@ -468,7 +460,7 @@ class StreamingModel(keras.Model):
             "end_of_sentence_id": end_of_sentence_id,
         }
 
-        # Batches of offsets show which token each target is.
+        # The same batches of offsets show which token each target is.
         places = Batches(np.arange(len(tokens)), **layout)
         batches = Batches(tokens, **layout)
         measured = np.zeros((len(tokens), 3))
@@ -490,7 +482,7 @@ class StreamingModel(keras.Model):
         this package and Keras' LSTM, GRU and SimpleRNN take a quarter of their
         size. Keras quantizes embedding and projection; other matrices get a
         scale per column, and are multiplied in floating point. Other layers do
-        not change. A quantized model is for inference only; it can be saved,
+        not change. A quantized model cannot be trained, but can be saved,
         loaded and exported as a SavedModel.
 
         Args:
@@ -499,8 +491,8 @@ class StreamingModel(keras.Model):
             **kwargs: other arguments of `keras.Model.quantize`.
 
         Raises:
-            ValueError: for a smoothed model (use `with_fixed_matrices()`), and
-                for a model that is quantized already.
+            ValueError: for a smoothed model, where `with_fixed_matrices()`
+                helps, and for a model that is already quantized.
 
         Example:
 
@@ -580,14 +572,14 @@ def concatenate_batches(results):
 
 def segments(length, longest=128):
     """Yields `(start, stop)` of pieces whose lengths are powers of two, so that
-    a text of any length compiles at most eight shapes."""
+    texts of all lengths compile at most eight shapes."""
     for starts, size, _ in aligned_segments([length], longest):
         yield int(starts[0]), int(starts[0]) + size
 
 
 def affordable_steps(rows, vocabulary_size):
-    """Returns how many steps, a power of two up to 128, to read at once so
-    that logits take at most 256 MiB."""
+    """Returns the number of steps to read at once, a power of two up to 128,
+    such that logits take at most 256 MiB."""
     steps = 128
     while steps > 1 and rows * steps * vocabulary_size > 2**26:
         steps //= 2
@@ -595,8 +587,8 @@ def affordable_steps(rows, vocabulary_size):
 
 
 def aligned_segments(lengths, longest=128):
-    """Cuts each row like `segments`; yields `(starts, size, reads)`, where bool
-    `reads` `(rows,)` marks the rows with a piece of that size."""
+    """Splits each row like `segments`; yields `(starts, size, reads)`, where
+    bool `reads` `(rows,)` marks the rows with a piece of that size."""
     lengths = np.asarray(lengths, "int64")
     starts = np.zeros_like(lengths)
     size = longest

@@ -16,9 +16,9 @@ from memlm_keras.data.text_store import unmarked
 from memlm_keras.models.protocols import MeasuresWords
 from memlm_keras.models.protocols import ScoresPlaces
 
-# Nats in one unit.
+# Number of nats in one unit.
 UNITS = {"bits": float(np.log(2.0)), "nats": 1.0}
-# Log-probabilities that are computed at once, in float64.
+# Number of log-probabilities that are computed at once, in float64.
 _NUMBERS = 2**22
 # Less than the logarithm of any positive probability.
 _LEAST = -1e30
@@ -39,18 +39,18 @@ class Surprisal(tables.ResultTable):
     Jaeger, 2016), not of whole parses or continuations as in Hale (2006),
     because a model has infinitely many continuations. Hale replaces negative
     reductions by zero; here they keep their sign. At the last word, `H(c w)`
-    is the entropy after the text; if the state is reset at the end of each
-    sentence, it is the entropy of a first word.
+    is the entropy after the text, or, if each sentence resets the state, the
+    entropy of a first word.
 
     Attributes:
         words: tuple of strings, the tokens of the text, including ends of
-            sentences; unknown words are as in the text.
+            sentences; unknown words are spelled as in the text.
         sentence: int array, the number of the word's sentence, from 1.
         position: int array, the word's place in its sentence, from 1.
         surprisal, entropy, entropy_reduction: float64 arrays, see above.
         rank: int array, one plus the number of more probable words.
         unknown: bool array, whether the word is not in the vocabulary; then
-            the numbers are those of the unknown word.
+            the numbers belong to the unknown-word token.
         unit: string, `"bits"` or `"nats"`.
     """
 
@@ -70,9 +70,9 @@ class Surprisal(tables.ResultTable):
     def by_word(self, vocabulary):
         """Joins the pieces of each word.
 
-        `vocabulary.begins_word` tells where words begin. Surprisal and entropy
-        reduction of a word are sums over its pieces; entropy and rank are from
-        its first piece. A word is unknown if one of its pieces is.
+        `vocabulary.begins_word` decides where words begin. Surprisal and
+        entropy reduction of a word are sums over its pieces; its first piece
+        gives entropy and rank. A word is unknown if any of its pieces is.
 
         Args:
             vocabulary: `memlm_keras.data.Vocabulary` of the text. If each
@@ -96,8 +96,8 @@ class Surprisal(tables.ResultTable):
         return self.joined(starts, words)
 
     def joined(self, starts, words):
-        """Joins the tokens from each offset in `starts` to one of `words`, like
-        `by_word`."""
+        """Joins the tokens after each offset in `starts` to one of `words`,
+        like `by_word`."""
         sentence = self.sentence[starts]
         first = np.searchsorted(sentence, sentence)
         return dataclasses.replace(
@@ -132,8 +132,8 @@ def surprisal(
 ):
     """Computes surprisal, entropy and rank of each word of a text.
 
-    Words are tokens of the vocabulary, including the end of each sentence; each
-    is predicted once. The model reads an end of a sentence before the text.
+    Words are tokens of the vocabulary, including the end of each sentence. Each
+    is predicted once; before the text, the model reads an end of a sentence.
 
     Args:
         model: a causal `memlm_keras.LanguageModel`, with any mixture, or
@@ -149,18 +149,17 @@ def surprisal(
         unit: `"bits"` or `"nats"`.
         reset: bool, whether each sentence is read from the initial state;
             otherwise the state is carried through the document.
-        segment_length: integer, steps that are read at once, and after which a
-            `DynamicEvaluator` updates. `None` depends on the model's size; for
-            a `DynamicEvaluator`, it is a sentence if `reset`, and 5 otherwise.
+        segment_length: integer, number of steps that are read at once, and
+            after which a `DynamicEvaluator` updates. `None` chooses it by the
+            model's size; for a `DynamicEvaluator`, `None` is a sentence if
+            `reset`, and 5 otherwise.
 
     Returns:
         `Surprisal`.
 
     Raises:
-        ValueError: for an unknown unit, a text without words, ids that do not
-            end with the end of a sentence, a missing vocabulary or one of
-            another size, and a model that is not causal or has no
-            distributions.
+        ValueError: if an argument is not as described, the text has no words,
+            or its ids do not end with the end of a sentence.
 
     Example:
 
@@ -250,10 +249,9 @@ def _measure(model, tokens, starts, end_of_sentence_id, segment_length):
         )
     if not isinstance(model, ScoresPlaces):
         raise ValueError(
-            "`model` must have the method `measure_words`, as a "
-            "`memlm_keras.LanguageModel` has, or `log_probabilities_at`, as "
-            "the models of `memlm_keras.ngrams` have. Received: "
-            f"{type(model).__name__}, which has neither"
+            "`model` must have a method `measure_words` or "
+            "`log_probabilities_at`, like models of `memlm_keras` and "
+            f"`memlm_keras.ngrams`. Received: a {type(model).__name__}"
         )
     if end_of_sentence_id != 0:
         raise ValueError(

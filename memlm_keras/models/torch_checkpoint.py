@@ -74,9 +74,9 @@ def _cells(path, weights):
     differing = sorted(expected.symmetric_difference(weights))
     if differing or not count:
         raise ValueError(
-            f"{path} must hold the weights {', '.join(sorted(_ENDS))} and, for "
-            "each layer of an LSTM in one direction, rnn.weight_ih_l0 and so "
-            f"on. Received: missing or unknown weights {differing[:4]}"
+            f"{path} must hold {', '.join(sorted(_ENDS))} and the weights of "
+            "an LSTM in one direction, rnn.weight_ih_l0 and so on. "
+            f"Received: missing or unknown weights {differing[:4]}"
         )
     cells = []
     for layer in names:
@@ -84,8 +84,7 @@ def _cells(path, weights):
         if len(recurrent) != 4 * recurrent.shape[1]:
             raise ValueError(
                 f"{path} must hold an LSTM, whose {layer[1]} has four rows per "
-                f"unit. Received: the shape {recurrent.shape}, as in a GRU or "
-                "a simple recurrent network"
+                f"unit. Received: the shape {recurrent.shape}"
             )
         # Keras has the same order of gates, and one bias where PyTorch has two.
         cells.append([kernel.T, recurrent.T, sum(biases)])
@@ -110,8 +109,8 @@ class _Plain:
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """An unpickler that only builds tensors, and replaces every other object by
-    a `_Plain`, so that no code of a file runs."""
+    """An unpickler that builds only tensors, and replaces every other object by
+    a `_Plain`, so that no code from the file runs."""
 
     _MADE = {
         ("collections", "OrderedDict"),
@@ -165,7 +164,7 @@ def _load(path):
         try:
             return torch.load(path, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError:
-            # A whole model; old ones warn that their source has changed.
+            # A whole model; old models warn that their source has changed.
             with warnings.catch_warnings(action="ignore"):
                 return torch.load(
                     path,

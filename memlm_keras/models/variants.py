@@ -12,7 +12,7 @@ from memlm_keras.models import layers
 
 
 def copy_weights(model, copy, but=()):
-    """Copies weights, except those of the `Backbone.layers` in `but`."""
+    """Copies the weights of all `Backbone.layers` except those in `but`."""
     copied = copy.backbone.layers()
     for name, layer in model.backbone.layers().items():
         if name not in but:
@@ -32,8 +32,8 @@ def with_prediction(model, prediction):
     """Implements `LanguageModel.with_prediction`."""
     if model.smoothing is None:
         raise ValueError(
-            "`with_prediction` needs a model that is smoothed. Received: a "
-            f"model with smoothing=None, and prediction={prediction!r}"
+            "`with_prediction` needs a smoothed model. Received: a model with "
+            f"smoothing=None, and prediction={prediction!r}"
         )
     smoothing = type(model.smoothing)(
         **{**model.smoothing.get_config(), "prediction": prediction}
@@ -75,7 +75,7 @@ def with_fixed_dropout(model, seed, into=None):
 
 
 def draw_masks(model, seed):
-    """Draws float32 masks of words, inputs and recurrent layers, a dict: 0 for
+    """Draws float32 masks for words, inputs and recurrent layers, a dict: 0 for
     dropped units, `1 / (1 - rate)` for others."""
     random = np.random.default_rng(seed)
 
@@ -110,7 +110,7 @@ def _recurrent(model):
 
 
 def _readers(model):
-    """Returns the layers that read each dropout layer, in order."""
+    """Returns the layers that read the outputs of the dropout layers."""
     if model.memory is None:
         return [*_recurrent(model), model.head]
     above = [*model.recurrent_above, model.head]
@@ -143,9 +143,9 @@ def _replaced(config, keys, value):
 
 
 def require_masks(model):
-    """Raises `ValueError` if dropped inputs are not multiplied by a kernel."""
+    """Raises `ValueError` unless kernels multiply all dropped inputs."""
     readers = _readers(model)
-    # The embedding's columns are masked for the first reader.
+    # For the first reader, the columns of the embedding are masked.
     for reader, dropout in list(zip(readers, model.backbone.dropouts))[1:]:
         if not dropout.rate:
             continue
@@ -189,7 +189,7 @@ def _array(variable):
 
 
 def in_float32(model):
-    """Returns a copy that computes in float32, or the model if it does so."""
+    """Returns a copy that computes in float32, or the model if it does."""
     if not any(
         layers.computes_in(model, dtype) for dtype in ("float16", "bfloat16")
     ):

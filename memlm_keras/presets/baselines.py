@@ -32,7 +32,7 @@ class ZarembaRow(SummedLossRow):
     layers: int = 2
     dropout: float = 0.0
     tied: bool | None = None
-    # Whether there is the penalized projection of Press and Wolf.
+    # Whether the model has the penalized projection of Press and Wolf.
     penalized: bool = False
 
     def model(self):
@@ -95,9 +95,7 @@ ZAREMBA = Paper(
             published=(perplexities(PTB),),
         ),
         "medium": ZarembaRow(
-            **_MEDIUM,
-            dropout=0.5,
-            published=(perplexities(PTB, 86.2, 82.7),),
+            **_MEDIUM, dropout=0.5, published=(perplexities(PTB, 86.2, 82.7),)
         ),
         "large": ZarembaRow(
             **_LARGE,
@@ -115,14 +113,14 @@ ZAREMBA = Paper(
 class GalRow(ZarembaRow):
     """Two LSTM layers with variational dropout."""
 
-    # The authors' code has these rates for the large model; using them for both
-    # is a choice.
+    # The authors' code has these rates for the large model; to use them for the
+    # medium model, too, is a choice.
     where: str = "Table 1"
     dropout: float = 0.5
     recurrent_dropout: float = 0.3
     word_dropout: float = 0.3
-    # Keras multiplies it by the learning rate; in the authors' code, it is 1e-7
-    # throughout.
+    # Keras multiplies the decay by the learning rate; the authors' code does
+    # not.
     weight_decay: float | None = 1e-7
 
     def model(self):
@@ -227,9 +225,9 @@ class GraveRow(UniformRow):
     embedding_dim: int | None = 1024
     cache_size: int | None = None
     segment_length: int = 30
-    # These are choices, as are embeddings of 1024 units, an untied projection
-    # with bias, no offset of the forget-gate bias, and the cache's thetas and
-    # weights.
+    # The paper does not state these, nor the size of the embeddings, whether
+    # the projection is tied and has a bias, the initial bias of the forget gate
+    # and the cache's thetas and weights.
     epochs: int | None = 100
     patience: int | None = 10
 
@@ -240,9 +238,7 @@ class GraveRow(UniformRow):
                 "memlm_keras.mixtures.NeuralCache", size=self.cache_size
             )
         return self.language_model(
-            self.lstms(1, unit_forget_bias=False),
-            dropout=0.65,
-            mixture=mixture,
+            self.lstms(1, unit_forget_bias=False), dropout=0.65, mixture=mixture
         )
 
     def optimizer(self):
@@ -250,7 +246,7 @@ class GraveRow(UniformRow):
             "keras.optimizers.Adagrad",
             learning_rate=0.2,
             global_clipnorm=0.1,
-            # Keras' default is 0.1, which clipped gradients hardly change.
+            # With Keras' default, 0.1, clipped gradients would change little.
             initial_accumulator_value=0.0,
         )
 
@@ -304,7 +300,8 @@ class MerityRow(SummedLossRow):
     # The rates of Krueger et al. (2016) for characters.
     cell_zoneout: float = 0.5
     hidden_zoneout: float = 0.05
-    # Choices, as are the forget-gate bias and a loss summed over time.
+    # The paper does not state these, nor the forget-gate bias and the sum of
+    # the loss over time.
     batch_size: int = 32
     segment_length: int = 100
     clipnorm: float = 1.0

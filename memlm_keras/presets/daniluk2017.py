@@ -1,4 +1,4 @@
-"""Rows of Daniluk et al. (2017), Figure 2, with the sizes of (b) and (c).
+"""Rows of Daniluk et al. (2017), Figure 2; sizes are from parts (b) and (c).
 
 docs/papers/daniluk2017.md lists errata, choices and the control.
 """
@@ -24,7 +24,7 @@ class DanilukRow(UniformRow):
     """One recurrent layer, with or without a memory of its outputs."""
 
     where: str = "Figure 2"
-    # Name of a layer of Keras, or of a cell of `memlm_keras.cells`.
+    # Name of a Keras layer, or of a cell in `memlm_keras.cells`.
     layer: str = "LSTM"
     memory: str | None = None
     window: int | None = None
@@ -147,7 +147,7 @@ def _by_window():
                 "label": f"{row.label}, window {window}",
                 "details": {**row.details, "window": window},
             }
-            # A row with the preset's window shares the run of the preset.
+            # A row with the preset's window shares the preset's run.
             if window != row.details["window"]:
                 changes |= {
                     "changes": {"window": window},
@@ -192,8 +192,8 @@ TABLES = (
 )
 
 # "We adjusted the hidden size of all models to have roughly the same total
-# number of model parameters" (Section 5.1). One model is an exception and has
-# twice as many.
+# number of model parameters" (Section 5.1); the model in `unmatched` has twice
+# as many.
 PAPER = Paper(
     name="daniluk2017",
     title="Frustratingly Short Attention Spans in Neural Language Modeling",

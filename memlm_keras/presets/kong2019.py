@@ -29,21 +29,21 @@ class KongRow(SummedLossRow):
     layers: int = 2
     tied: bool = True
     noise: str | None = None
-    # A scheme, whose statistics `model.smoothing.adapt` sets.
+    # A scheme; `model.smoothing.adapt` sets its statistics.
     smoothing: str | None = None
     element_wise: bool = False
     rate: float = 0.2
-    # Weight of the divergence of smoothed matrices, and of the squares of other
+    # Factor of the divergence of smoothed matrices, and of the squares of other
     # matrices; biases have no penalty.
     l2: float = 1e-4
-    # The paper does not state it, and its rounded sizes fit both.
+    # The paper does not state it, and its rounded sizes do not decide it.
     output_bias: bool = True
     dropout: float
     recurrent_dropout: float = 0.2
     learning_rate: float = 0.003
     batch_size: int = 64
-    # These are choices, as are U(-0.05, 0.05), a forget-gate bias of 1 and a
-    # loss summed over time, to which the l2 is added without a factor.
+    # The paper does not state these, nor U(-0.05, 0.05), a forget-gate bias of
+    # 1 and a loss summed over time, to which the l2 is added without a factor.
     epochs: int | None = 100
     patience: int | None = 10
 

@@ -1,4 +1,4 @@
-"""Counts parameters of presets, and finds hidden sizes that match a number."""
+"""Counts the parameters of presets, and finds the hidden size for a number."""
 
 import concurrent.futures
 import itertools
@@ -18,7 +18,7 @@ def count_params(name, vocabulary_size, include_embeddings=True, **sizes):
         **sizes: sizes of the preset, as for `memlm_keras.presets.get`.
 
     Returns:
-        Integer. With the sizes of a paper, no model is built.
+        Integer. For the sizes of a paper, no model is built.
 
     Raises:
         ValueError: as `memlm_keras.presets.get`.
@@ -53,7 +53,7 @@ def _count(kind, config):
         return model.count_params()
 
     # Keras keeps names and unfinished variables for each thread, and draws
-    # seeds from Python's generator. Neither may change for the caller.
+    # seeds from Python's generator: neither may change for the caller.
     state = random.getstate()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         try:
@@ -65,7 +65,7 @@ def _count(kind, config):
 def match_parameters(
     budget, name, vocabulary_size, include_embeddings=True, **sizes
 ):
-    """Finds the hidden size with which a preset comes closest to a budget.
+    """Finds the hidden size at which a preset comes closest to a budget.
 
     "We adjusted the hidden size of all models to have roughly the same total
     number of model parameters" (Daniluk et al., 2017, Section 5.1).

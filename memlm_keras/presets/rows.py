@@ -40,23 +40,22 @@ def projected_rnn(path, /, **config):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row(abc.ABC):
-    """One row of a paper's table: a model and how it is trained.
+    """One row of a paper's table: a model and its training.
 
-    A subclass adds fields for the numbers that differ between the rows of a
-    paper; its `model` returns arguments of the class `kind`. Users of a preset
-    can set `window`, `initial_range`, `embedding_range`, `key`, `l2`,
-    `output_bias` and `num_sampled` if the row has a field of that name that is
-    not `None`.
+    A subclass adds fields for the values that differ between a paper's rows;
+    its `model` returns arguments of the class `kind`. Users of a preset can set
+    `window`, `initial_range`, `embedding_range`, `key`, `l2`, `output_bias` and
+    `num_sampled` if the row has a field with this name that is not `None`.
 
     Args:
         units: integer, size of the recurrent layers.
         embedding_dim: integer; `None` for `units`.
         units_divisor: integer that divides `units`.
         parameters: pair of integers, the number of parameters without a
-            vocabulary, and the number that each word adds; `None` to build a
-            model and count. Pass `None` to a copy with other fields.
+            vocabulary, and the number that each word adds; `None` to count the
+            parameters of a model. Pass `None` to a copy with other fields.
         where: string, place in the paper, or `None`.
-        published: tuple of `Published` numbers, one for each text.
+        published: tuple of `Published`, one for each text.
         batch_size: integer.
         segment_length: integer, number of steps of back-propagation.
         epochs: integer, largest number of epochs, or `None`.
@@ -110,7 +109,7 @@ class Row(abc.ABC):
         return None
 
     def data(self):
-        """Returns how the text is read, a dict of plain values."""
+        """Returns how to read the text, a dict of plain values."""
         return {
             "batch_size": self.batch_size,
             "segment_length": self.segment_length,
@@ -197,7 +196,8 @@ class Row(abc.ABC):
             random.setstate(state)
 
     def published_numbers(self):
-        """Returns `published`, and `also_published` for a second text."""
+        """Returns the keys `published` and, for a second text,
+        `also_published`."""
         keys = ("published", "also_published")
         return {
             "published": {"corpus": None},
@@ -221,7 +221,7 @@ class UniformRow(Row):
 
     @property
     def drawn(self):
-        """Initializers of a recurrent layer, as arguments."""
+        """The arguments of a recurrent layer that are initializers."""
         return {
             "kernel_initializer": self.weights,
             "recurrent_initializer": self.weights,
@@ -247,8 +247,8 @@ class UniformRow(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SummedLossRow(UniformRow):
-    """A row that is trained as in Zaremba et al. (2014): by SGD, with a loss
-    summed over time and averaged over rows."""
+    """A row with the training of Zaremba et al. (2014): SGD, and a loss summed
+    over time and averaged over the rows of a batch."""
 
     clipnorm: float = 5.0
 
@@ -271,8 +271,8 @@ def _scaled(size, scale, divisor=1):
 
 
 def plain(value):
-    """Returns a copy of a value with serialized Keras objects, without their
-    names, the global dtype policy and default arguments."""
+    """Returns a copy of a value in which Keras objects are serialized without
+    their names, the global dtype policy and default arguments."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -285,7 +285,7 @@ def plain(value):
 
 
 def _concise(value):
-    """Removes the arguments that `plain` leaves out from a serialized value."""
+    """Removes from a serialized value the arguments that `plain` omits."""
     if isinstance(value, (list, tuple)):
         return [_concise(item) for item in value]
     if not isinstance(value, dict) or value.get("class_name") == "DTypePolicy":
@@ -309,7 +309,7 @@ def _concise(value):
     }
     rate = config.get("learning_rate")
     if isinstance(rate, float):
-        # The optimizer has rounded the rate to float32: restore the decimal.
+        # The optimizer rounds the rate to float32: restore the decimal number.
         import numpy as np
 
         config["learning_rate"] = float(str(np.float32(rate)))

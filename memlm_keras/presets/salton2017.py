@@ -22,17 +22,17 @@ class SaltonRow(SummedLossRow):
     where: str = "Tables 1 and 2"
     layers: int = 2
     score: str | None = None
-    # Whether the memory's last layer is kept, without a memory.
+    # Whether a model without a memory keeps the memory's last layer.
     projected: bool = False
-    # Longer than every sentence, like the paper's memory: sentences have up to
-    # 83 tokens on Penn Treebank, and 215 on WikiText-2. With a single score, it
-    # only limits the weights that are returned.
+    # The window is longer than every sentence, like the paper's memory: the
+    # longest has 83 tokens in Penn Treebank, and 215 in WikiText-2. With a
+    # single score, it only limits the weights that are returned.
     window: int | None = None
     # As in Zaremba et al. (2014), on the embeddings and each layer's outputs.
     dropout: float
     batch_size: int = 32
     longest: int = 35
-    # From the authors' code; the paper states only the patience.
+    # The authors' code has both; the paper states only the patience.
     epochs: int | None = 100
     patience: int | None = 10
 
@@ -99,7 +99,7 @@ def _row(
 
 
 # It is unknown whether the published numbers are per predicted token: see the
-# protocol salton2017 of `memlm_keras.evaluation.perplexity`.
+# protocol salton2017 in `memlm_keras.evaluation.perplexity`.
 ROWS = {
     "ptb_single": _row(PTB, "single", 8_034_000, 71.7, 70.1),
     "ptb_combined": _row(PTB, "combined", 8_456_500, 72.6, 70.7),

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 
-# Names in `memlm_keras.data.load` of texts in the papers.
+# Names in `memlm_keras.data.load` for the texts of the papers.
 DATASETS = {
     "Penn Treebank": "ptb",
     "WikiText-2": "wikitext-2",
@@ -14,11 +14,11 @@ DATASETS = {
 
 @dataclasses.dataclass(frozen=True)
 class Published:
-    """Published numbers of one text.
+    """Published numbers for one text.
 
     Args:
-        corpus: string, the text, as the paper describes it.
-        numbers: dict of floats, or `None` for numbers that are not printed.
+        corpus: string, the paper's description of the text.
+        numbers: dict of floats; `None` for numbers that are not printed.
     """
 
     corpus: str | None
@@ -30,7 +30,7 @@ class Published:
         return DATASETS.get(self.corpus)
 
     def by_measure(self, names):
-        """Returns the printed numbers, with keys replaced by `names`."""
+        """Returns the printed numbers, with the keys that `names` maps to."""
         numbers = {
             names[key]: value
             for key, value in self.numbers.items()
@@ -40,7 +40,7 @@ class Published:
 
 
 def perplexities(corpus, validation=None, test=None, **others):
-    """Returns the `Published` perplexities of a text."""
+    """Returns the `Published` perplexities for a text."""
     return Published(
         corpus,
         {
@@ -57,12 +57,12 @@ class Measure:
 
     Args:
         name: string, heading of its column.
-        path: tuple of strings, the keys that lead to it in the results of a
-            run; the innermost dict also contains its `"protocol"`.
+        path: tuple of strings, keys of the nested dicts of a run's results; the
+            innermost dict also contains a `"protocol"`.
         digits: integer, number of digits after the decimal point.
-        optional: whether rows may lack it.
-        made_with: `None`, or a pair: the keys that lead to a setting in the
-            results, and the value that it must have.
+        optional: whether the measure may be missing from rows.
+        made_with: `None`, or a pair: the path of a setting in the results, and
+            the value that it must have.
     """
 
     name: str
@@ -72,17 +72,17 @@ class Measure:
     made_with: tuple | None = None
 
     def is_in(self, results):
-        """Returns whether the results of a run contain it."""
+        """Returns whether the results of a run contain the measure."""
         path, expected = self.made_with or ((), results)
         made_so = _at(results, path) == expected
         return made_so and _at(results, self.path) is not None
 
     def of(self, results):
-        """Returns its value in the results of a run, or `None`."""
+        """Returns the measured value in the results of a run, or `None`."""
         return _at(results, self.path) if self.is_in(results) else None
 
     def protocol(self, results):
-        """Returns the protocol of its measurement, or `None`."""
+        """Returns the protocol of the measurement, or `None`."""
         path = (*self.path[:-1], "protocol")
         return _at(results, path) if self.is_in(results) else None
 
@@ -112,15 +112,15 @@ class TableRow:
         preset: string, name of a preset, or `None`.
         changes: dict, sizes and settings that replace the preset's.
         details: dict, the first columns of the row.
-        published: tuple of `Published`, one for each text, with names of the
-            table's measures as keys.
+        published: tuple of `Published`, one for each text, whose keys are names
+            of the table's measures.
         ngrams: dict, the arguments `order` and `cache` of an n-gram model to
-            estimate in place of a preset; or `None`.
-        grid: dict of lists by setting, the values that the paper tried. All
-            combinations are trained.
+            estimate instead of training a preset; or `None`.
+        grid: dict of lists by setting, the values that the paper tried; a run
+            trains all combinations.
         same_but_for_units: label of a row that differs only in its units, or
-            `None`. This row is left out if the units of all rows are chosen to
-            match a number of parameters.
+            `None`. If all units are chosen to match a number of parameters, the
+            table omits this row.
     """
 
     label: str
@@ -133,7 +133,7 @@ class TableRow:
     same_but_for_units: str | None = None
 
     def published_on(self, dataset):
-        """Returns the published numbers on a dataset, a dict by measure."""
+        """Returns the published numbers for a dataset, a dict by measure."""
         for published in self.published:
             if dataset is not None and published.dataset == dataset:
                 return dict(published.numbers)
@@ -153,7 +153,7 @@ class Table:
         only_dataset: whether the measures need this dataset.
         lines: `None`, or a pair of a detail and the name of a measure: the axes
             of a plot with one line for each preset.
-        choose_by: name of the measure that selects the best combination of a
+        choose_by: name of the measure that selects the best combination from a
             row's grid, or `None`.
     """
 
@@ -170,8 +170,8 @@ class Table:
 def table_rows(
     paper, rows, measures=OF_PERPLEXITIES, corpus=None, details=None
 ):
-    """Creates `TableRow`s from `Row`s by name, with a `corpus` only from rows
-    with numbers on it; if `details` is given, labels are without the paper."""
+    """Creates `TableRow`s from a dict of `Row`s; with `corpus`, only from rows
+    that have numbers for it; with `details`, labels omit the paper."""
     made = []
     for name, row in rows.items():
         published = tuple(

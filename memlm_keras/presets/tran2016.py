@@ -15,7 +15,7 @@ from memlm_keras.presets.table import TableRow
 from memlm_keras.presets.table import table_rows
 from memlm_keras.registry import Paper
 
-# The texts of Table 2, by the keys of the published numbers.
+# The texts in Table 2, by the keys of the published numbers.
 TEXTS = {
     "german": "German, 22M training words",
     "italian": "Italian, 29M training words",
@@ -144,7 +144,7 @@ class CompletionRow(TranRow):
     below: int = 3
     temporal: bool | None = True
     composition: str | None = "gated"
-    # "After each LSTM layer" (Section 6), and not on the embeddings.
+    # "After each LSTM layer" (Section 6), so not on the embeddings.
     dropout: tuple = (("between", 0.3), ("outputs", 0.3))
 
     def published_numbers(self):

@@ -25,7 +25,7 @@ WINDOW = 64
 class _ReadingRow(Row):
     """A row with embeddings from U(-r, r), where r is `embedding_range`."""
 
-    # About the range of GloVe's vectors; keys from shorter vectors read little.
+    # About the range of GloVe's vectors; keys of shorter vectors read little.
     embedding_range: float = 0.5
     key: str | None = None
 
@@ -113,7 +113,7 @@ class EntailmentRow(_ReadingRow):
         return serialized(
             "keras.optimizers.Adam",
             learning_rate=self.learning_rate,
-            # Rocktaeschel et al. and Cheng et al. use the usual beta_1.
+            # The paper's value; Rocktaeschel et al. and Cheng et al. use 0.9.
             beta_1=0.0,
             beta_2=0.999,
         )
@@ -123,22 +123,20 @@ class EntailmentRow(_ReadingRow):
             **super().schedule(),
             "batches_between_checks": 1000,
             "halve_when": "validation accuracy falls over an epoch",
-            # Section 5.1; Rocktaeschel et al. keep the vectors fixed.
+            # Section 5.1; Rocktaeschel et al. never train the vectors.
             "epochs_of_fixed_vectors": 1,
         }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _FreeSizes(_ReadingRow):
-    """A row whose embeddings may have a size other than `units`."""
+    """A row whose `embedding_dim` may differ from `units`."""
+
+    sizes_are_one: ClassVar[bool] = False
 
     # Two real numbers make a complex one.
     units_divisor: int = 2
     learning_rate: float = 1e-3
-
-    @property
-    def sizes_are_one(self):
-        return False
 
     def optimizer(self):
         return serialized(
@@ -150,7 +148,7 @@ class _FreeSizes(_ReadingRow):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AutoencoderRow(_FreeSizes):
-    """An autoencoder of sentences; the paper has no sizes."""
+    """An autoencoder of sentences; the paper states no sizes."""
 
     kind: ClassVar[str] = "SequenceAutoencoder"
 
@@ -180,7 +178,7 @@ class AutoencoderRow(_FreeSizes):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LanguageModelRow(_FreeSizes):
-    """A language model of one layer, with or without a memory in its cell."""
+    """A language model with one layer, whose cell may have a memory."""
 
     where: str = "Section 3.2; the use is ours"
     units: int = 200
@@ -267,7 +265,7 @@ def _table_rows(row_class):
     return table_rows("weissenborn2016", rows, {"test_accuracy": "test"})
 
 
-# In percent, as the paper has them.
+# Accuracies are in percent, as in the paper.
 TABLES = (
     Table(
         name="entailment",

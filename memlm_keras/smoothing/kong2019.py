@@ -485,22 +485,16 @@ class SmoothedProjection(Configured, keras.layers.Layer):
                 "`smoothing` must have the scheme 'kneser_ney', which smooths "
                 f"the output matrix. Received: scheme={self.smoothing.scheme!r}"
             )
-        units = input_shape[-1]
+        units, words = input_shape[-1], self.smoothing.vocabulary_size
         if self.embedding is None:
             # One row for each word, since rows are drawn.
-            self.kernel = self.add_weight(
-                name="kernel",
-                shape=(self.smoothing.vocabulary_size, units),
-                initializer=self.kernel_initializer,
-            )
+            start = self.kernel_initializer
+            self.kernel = self.add_weight((words, units), start, name="kernel")
         else:
             build_tied(self.embedding, units)
         if self.use_bias:
-            self.bias = self.add_weight(
-                name="bias",
-                shape=(self.smoothing.vocabulary_size,),
-                initializer=self.bias_initializer,
-            )
+            start = self.bias_initializer
+            self.bias = self.add_weight((words,), start, name="bias")
 
     @property
     def matrix(self):

@@ -199,7 +199,7 @@ def test_masked_steps_in_training(name, random):
             "zoneout",
             {"dropout": 0.1},
             r"`dropout` is not for a ZoneoutLSTMCell.*`LanguageModel\(dropout="
-            r"\.\.\.\)`, for its inputs",
+            r"\.\.\.\)`",
         ),
         (
             "recurrent_dropout_gru",

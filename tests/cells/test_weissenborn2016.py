@@ -355,7 +355,7 @@ def test_cells_of_one_seed_have_the_same_permutations():
         ),
         (
             lambda: AssociativeMemoryCell(make("gru", None)).build((None, 3)),
-            "must read inputs of 7 numbers.*built for 3",
+            "must read inputs of size 7.*built for size 3",
         ),
     ],
 )

@@ -342,7 +342,7 @@ def bidirectional():
         ({"dropout": 1.0}, "`dropout`.*less than 1.*dropout=1.0"),
         ({"dropout": -0.1}, "`dropout`.*at least 0.*dropout=-0.1"),
         ({"dropout": "0.5"}, "`dropout` must be.*dropout='0.5'"),
-        ({"dropout": {"outputs": None}}, "outputs.*must be a number.*None"),
+        ({"dropout": {"outputs": None}}, "outputs.*must be at least 0.*None"),
         ({"dropout": {"outputs": 1.0}}, "outputs.*less than 1.*1.0"),
         ({"dropout": {"output": 0.5}}, r"dropout with the keys \['output'\]"),
         (

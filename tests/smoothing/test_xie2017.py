@@ -241,11 +241,11 @@ def test_a_memory_that_reads_ahead_wants_whole_sentences():
         ({"scheme": "blank", "blank_id": -1}, "`blank_id` must.*blank_id=-1"),
         ({"scheme": "blank", "blank_id": 1.5}, "`blank_id` must.*blank_id=1.5"),
         ({"scheme": "blank", "blank_id": True}, "`blank_id` must.*id=True"),
-        ({"batches": [1]}, "`batches` must be.*Batches.*Received: .1."),
-        ({"statistics": 3}, "`statistics` must be.*Received: 3"),
+        ({"batches": [1]}, "`batches` must be.*Batches.*Received: batches=.1."),
+        ({"statistics": 3}, "`statistics` must be.*Received: statistics=3"),
         (
             {"statistics": StreamStatistics.count(np.array([1]), 3)},
-            "`statistics` must be of the vocabulary.*3 words.*token id 6",
+            "`statistics` must have the vocabulary.*3 words.*token id 6",
         ),
     ],
 )
