@@ -172,7 +172,7 @@ def _is_at(lock, file):
         return False
 
 
-# Name of the lock file in a folder; it names the process that locks the folder.
+# Name of the lock file, whose text names the process that locks the folder.
 LOCK = ".lock"
 # Descriptors of the locks that this process holds, by folder.
 _held = {}
@@ -235,7 +235,7 @@ def _move_into_place(temporary, path, folder):
 
 
 def _put_back(folder):
-    """Moves files that a writer moved away back, unless their paths exist."""
+    """Restores what a writer moved away, unless its path exists again."""
     if (folder / _OLD).is_dir():
         for old in (folder / _OLD).iterdir():
             target = folder.parent / old.name
@@ -244,7 +244,7 @@ def _put_back(folder):
 
 
 def _exchange(one, other):
-    """Swaps two paths atomically; returns whether the file system can."""
+    """Swaps two paths atomically; returns `False` if the system cannot."""
     working_folder, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     one, other = os.fsencode(one), os.fsencode(other)
     return not ctypes.CDLL(None).renameat2(

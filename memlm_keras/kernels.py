@@ -11,8 +11,8 @@ class Int8Kernels(Configured):
     """Mix-in for layers whose matrices `quantize("int8")` makes int8.
 
     Each trainable matrix is replaced by an int8 weight and a float32 scale for
-    each column. Its attribute returns their quotient, so the code of a layer
-    stays the same. List the mix-in before a Keras layer among the bases.
+    each column. The matrix's attribute returns their quotient, so the code of a
+    layer stays the same. List the mix-in before a Keras layer among the bases.
     """
 
     def quantize(self, mode=None, type_check=True, config=None):
@@ -110,7 +110,7 @@ class DistinctKernels(Int8Kernels):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def add_kernel(self, name, shape):
-        """Adds a trainable weight whose values differ from the others'."""
+        """Adds a trainable weight with other initial values than the rest."""
         return self.add_weight(
             name=name,
             shape=shape,

@@ -156,7 +156,7 @@ def _in_blocks(by_step, values, slots):
     """
     block = max(slots, _LEAST_BLOCK)
     time = by_step.shape[1]
-    # When JAX infers shapes, time may be a symbol, which has no order.
+    # When JAX infers shapes, time may be a symbol, which cannot be compared.
     short = not isinstance(time, int) or time <= 2 * block
     if time is not None and short:
         return by_step, values, lambda tensor: tensor
@@ -221,7 +221,8 @@ class ValidSteps:
         self.front = steps < count_valid(mask)[:, None]
 
     def to_front(self, tensor):
-        """Moves valid steps to the front, before zeros; keeps `None`."""
+        """Moves valid steps to the front, followed by zeros; returns `None` for
+        `None`."""
         if tensor is None:
             return None
         return _zero_unless(self.front, take_steps(tensor, self._order))

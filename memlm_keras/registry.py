@@ -63,7 +63,7 @@ class Paper:
         tables: tuple of `memlm_keras.presets.Table`s.
         matched_to: name of a row, or `None`. The paper chooses the hidden sizes
             of the other rows such that they have as many parameters.
-        unmatched: tuple of names of rows for which it does not.
+        unmatched: tuple of names of rows that are exceptions.
     """
 
     name: str

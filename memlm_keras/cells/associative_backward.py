@@ -86,8 +86,8 @@ def _loop(step, inputs, states, go_backwards=False):
         inputs,
         states,
         go_backwards=go_backwards,
-        # In a list, since Keras would use a tensor, which an unknown time is,
-        # as the lengths of rows.
+        # An unknown time is a tensor. Outside a list, Keras would use it as the
+        # lengths of rows.
         input_length=[ops.shape(keras.tree.flatten(inputs)[0])[0]],
         time_major=True,
     )
@@ -104,7 +104,7 @@ def _backward(
     to_hidden, to_value, to_source = [
         ops.transpose(weights[index]) for index in (0, 1, -1)
     ]
-    # Positions of each number in all copies, a row for each number.
+    # Row n lists the positions of number n in all copies.
     inverse = ops.cast(ops.argsort(positions, axis=0), "int32")
     inverse = inverse * copies + ops.arange(copies, dtype="int32")
     d_memory = reverse_axes(cell.copies(d_memory))
@@ -412,7 +412,7 @@ class _Loop:
         for step in reversed(range(len(columns))):
             keys = self._permuted(all_keys[step, 0], permuted)
             write = _complex(written[step])[:, None]
-            # The memory before this step.
+            # Recover the memory before this step.
             memory.addcmul_(keys, write, value=-1)
             d_hidden += d_outputs[step]
             d_output = d_hidden

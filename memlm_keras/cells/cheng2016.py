@@ -160,7 +160,7 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         return [*others, self._flat(slots)]
 
     def step(self, projected, states):
-        """Returns `h_t` and the new states; `begin` prepares the first."""
+        """Returns `h_t` and the new states; call `begin` on initial states."""
         h = self.units
         _, read, filled, tape = states[:4]
         slots = self._slots(tape)

@@ -21,7 +21,7 @@ KEYS = {"bound": (1.0, 1.0), "unit": UNIT}
 
 
 def split(vector, axis=-1):
-    """Splits a vector into the pair of its halves, along the last axis or 0."""
+    """Splits a vector into a pair of halves, along the last or first axis."""
     numbers = vector.shape[axis] // 2
     if axis:
         return vector[..., :numbers], vector[..., numbers:]

@@ -11,15 +11,15 @@ from memlm_keras.gradients import with_gradient
 if keras.backend.backend() == "torch":
     import torch
 
-# From this size on, the loop below is faster than PyTorch's own LSTM: it takes
-# 0.9 of the time in float32 and 0.6 in bfloat16 at 650 units, 1.1 and 1.2 at
-# 300.
+# From this size on, the loop below is faster than PyTorch's own LSTM. At 650
+# units it takes 0.9 of the time in float32 and 0.6 in bfloat16; at 300 units,
+# 1.1 and 1.2.
 _LOOPED_UNITS = 500
 
 
 def run_layer(layer, inputs, initial_state=None, training=False):
-    """Computes a layer that returns sequences and states by its fastest
-    implementation: outputs `(batch, time, units)`, then each state."""
+    """Runs the fastest implementation of a layer that returns sequences and
+    states; returns outputs `(batch, time, units)` and each state."""
     run = implementation(layer, inputs, training)
     if run is None:
         return layer(inputs, initial_state=initial_state, training=training)
@@ -125,7 +125,7 @@ def _backward(kept, d_outputs, d_hidden, d_cell):
     columns = gates.shape[-1]
     i, f, g, o = _activated(gates)
     squashed = ops.tanh(cells)
-    # Factors of the gradients of the gates, by cell and by output.
+    # Factors that turn the gradients of cell and output into those of gates.
     of_cell = ops.stack(
         [g * i * (1 - i), before * f * (1 - f), i * (1 - g**2)], axis=-2
     )
@@ -263,7 +263,7 @@ def _torch_backward(kept, d_outputs, d_hidden, d_cell):
     time, batch, columns = gates.shape
     units = columns // 4
     i, f, g, o = gates.chunk(4, dim=-1)
-    # `d_gates` first contains the factors of the gradients of cell and output.
+    # At first, `d_gates` contains factors for the gradients of cell and output.
     d_gates = torch.empty_like(gates)
     d_i, d_f, d_g, d_o = d_gates.chunk(4, dim=-1)
     torch.mul(g, i * (1 - i), out=d_i)

@@ -27,8 +27,8 @@ class NoisyCell(Int8Kernels):
         for name in ("dropout", "recurrent_dropout"):
             if kwargs.get(name):
                 raise ValueError(
-                    f"`{name}` is not for a {type(self).__name__}; drop its "
-                    "inputs by a layer or `LanguageModel(dropout=...)`. "
+                    f"`{name}` is not for a {type(self).__name__}; use a "
+                    "dropout layer, or `LanguageModel(dropout=...)`. "
                     f"Received: {name}={kwargs[name]!r}"
                 )
         super().__init__(units, **kwargs)
@@ -53,7 +53,7 @@ class NoisyLSTMCell(NoisyCell, keras.layers.LSTMCell):
     """Base class of LSTM cells with noise."""
 
     def gates(self, projected, hidden):
-        """Computes `i`, `f`, `g` and `o`, each `(B, units)`, activated."""
+        """Computes `i`, `f`, `g` and `o`, each `(B, units)`."""
         total = projected + ops.matmul(hidden, self.recurrent_kernel)
         i, f, g, o = ops.split(total, 4, axis=-1)
         activate = self.recurrent_activation

@@ -34,9 +34,9 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
     cells with equal `seed`, size and `num_copies`.
     """
 
-    # A value that is written to an empty memory is read back times |r|^2. So
-    # the inputs that keys are computed from must not be short: by default,
-    # models with such a cell draw embeddings from U(-0.5, 0.5), like GloVe's.
+    # A value in an otherwise empty memory is read multiplied by |r|^2. So the
+    # vectors that keys are computed from must not be short: by default, models
+    # with such a cell draw embeddings from U(-0.5, 0.5), like GloVe's.
     embedding_range = 0.5
     # The key that reads a source memory, "shared" or "separate"; or `None`.
     source_key = None
@@ -145,7 +145,7 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         return complex_vectors.normalize(vector, self.key)
 
     def memories(self, states):
-        """Returns the copies of the own memory, and of a source's memory."""
+        """Returns the copies of the cell's memory, and of a source's memory."""
         flat = [states[1]]
         if self.source_key is not None:
             flat.append(states[-1])
@@ -205,8 +205,8 @@ class AssociativeGRUCell(AssociativeCell):
     code reads "not update"; `update_bias=-1` makes cells begin without updates.
 
     (12) is a delta rule (docs/papers/weissenborn2016.md). A value that was
-    written once is read back times `|r_t|^2`, element by element; with
-    `key="unit"`, it is read back unchanged.
+    written once is multiplied by `|r_t|^2` when read, element by element; with
+    `key="unit"`, it is read unchanged.
 
     | equations | weight | shape |
     |---|---|---|

@@ -19,7 +19,7 @@ _LINES_A_STEP = 2**12
 
 
 class WordVectors(NamedTuple):
-    """Vectors of the words of a vocabulary.
+    """Vectors for the words of a vocabulary.
 
     Attributes:
         values: float32 array `(V, dimension)`, zeros for missing words.

@@ -1,8 +1,7 @@
 """Output projections, and the cross-entropy of tokens.
 
-For a large vocabulary, positions are projected in blocks, of which only the
-losses are kept. In training, a sample of the words may replace the whole
-vocabulary.
+For a large vocabulary, positions are projected in blocks, and only the losses
+are kept. In training, a sample of the words may replace the whole vocabulary.
 """
 
 import math
@@ -303,7 +302,7 @@ class TiedProjection(BlockLosses, keras.layers.Layer):
 
 
 def build_tied(embedding, size):
-    """Builds the embedding of a tied projection with inputs of a size."""
+    """Builds the embedding of a tied projection whose inputs have a size."""
     if embedding is None:
         raise ValueError(
             "`embedding` must be a layer, unless the projection is the `head` "
@@ -474,7 +473,8 @@ def sampled_losses(inputs, matrix, bias, targets, number, seed):
     size, first = bias.shape[0], number // 2
     drawn = keras.random.randint((number - first,), first, size, seed=seed)
     words = ops.concatenate([ops.arange(first, dtype="int32"), drawn])
-    # A drawn word represents its share of the words outside the first half.
+    # A drawn word represents several words: its logit grows by the logarithm of
+    # their number.
     share = math.log((size - first) / (number - first))
     corrections = ops.where(words < first, 0.0, share)
 
@@ -556,7 +556,7 @@ def _add_product(total, left, right):
 
 
 def _repeat(body, times, values):
-    """Replaces `values` by `body(index, *values)` for each index in `times`."""
+    """Sets `values` to `body(index, *values)` for each index below `times`."""
     backend = keras.backend.backend()
     if backend == "torch":
         for index in range(int(times)):

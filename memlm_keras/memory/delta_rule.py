@@ -94,9 +94,9 @@ class DeltaRule(DistinctKernels, Memory):
     | `W^x` | `output_kernel` | `(k, k)` |
     | `P_1 ... P_K` | `permutations` | `(K, N)` int32, not trained |
 
-    With `holographic`, `query_kernel` and `key_kernel` have `2 N` columns, and
-    N is `2 N` in the shapes of `value_kernel`, `rate_kernel`, `rate_bias` and
-    `context_kernel`: real parts of all heads before imaginary parts.
+    With `holographic`, `query_kernel` and `key_kernel` have `2 N` columns. The
+    shapes of `value_kernel`, `rate_kernel`, `rate_bias` and `context_kernel`
+    have `2 N` in place of `N`: real parts of all heads before imaginary parts.
 
     Args:
         num_heads: integer, N.
@@ -210,7 +210,7 @@ class DeltaRule(DistinctKernels, Memory):
                 name="permutations",
             )
         if self.kernel_size > 1:
-            # Queries, keys and values begin as functions of the last output.
+            # At first, the convolution returns the last output.
             first = np.zeros((self.kernel_size, 3 * k))
             first[-1] = 1.0
             self.convolution = self.add_weight(
@@ -405,8 +405,8 @@ def read_and_write(
     queries, keys, values, rates = map(
         in_chunks, (queries, keys, values, rates)
     )
-    # The share of the write at step i that is left at step t: in `left` if i is
-    # at most t, in `earlier` if i is before t; otherwise zero.
+    # `left[t, i]` is the share of the write at step i that is left at step t;
+    # `earlier` is the same without the write at step t itself.
     order = np.arange(chunk) // writes
     left = ops.convert_to_tensor(order[:, None] >= order, "float32")
     earlier = ops.convert_to_tensor(order[:, None] > order, "float32")

@@ -14,7 +14,7 @@ from memlm_keras.masking import masked_softmax
 from memlm_keras.masking import over_valid_steps
 from memlm_keras.memory.base import WordMemory
 
-# A language model has no question, so its query has the element 0.1 throughout.
+# A language model has no question, so every element of its query is 0.1.
 QUERY = 0.1
 
 

@@ -176,7 +176,7 @@ class MemoryBlock(WordMemory):
         return context
 
     def compose(self, context, outputs):
-        """Computes Eq. 4 to 7, or the sum, of two `(B, T, d)`."""
+        """Composes two `(B, T, d)` by Eq. 4 to 7, or by the sum."""
         if self.composition == "linear":
             if self.linear_kernel:
                 outputs = ops.matmul(outputs, self.hidden_kernel)

@@ -171,7 +171,7 @@ class SequenceAutoencoder(DualSequenceModel):
         """The encoder and the decoder."""
         return self.encoder, self.decoder
 
-    # Compiled once; Keras does not track cached properties.
+    # These functions are compiled once. Keras does not track cached properties.
 
     @functools.cached_property
     def _encode(self):

@@ -31,8 +31,8 @@ def pack_named(prefix, values):
 
 
 def unpack_named(state, prefix):
-    """Returns the values whose names have a prefix, without it; `None` for
-    `None`."""
+    """Returns the values whose names have a prefix, and removes it; returns
+    `None` for `None`."""
     if state is None:
         return None
     return {

@@ -345,7 +345,7 @@ class EntailmentClassifier(DualSequenceModel):
                 "Attention needs a memory that attends, such as a "
                 "`WordByWordAttention`. Received: memory=None"
             )
-        # Keras would save a model in an attribute with this model.
+        # In an attribute, the model would be saved with this model.
         weights = keras.Model(self.input, self._attention_weights)(inputs)
         return ops.convert_to_numpy(ops.cast(weights, "float32"))
 

@@ -34,7 +34,7 @@ from memlm_keras.training.losses import TokenCrossEntropy
 from memlm_keras.training.losses import TokenLoss
 from memlm_keras.training.losses import weights_of_tokens
 
-# Dtypes of inputs other than int32.
+# Dtypes of the inputs that are not int32.
 _DTYPES = {"reset": "bool", "sample_weight": "float32"}
 
 
@@ -312,7 +312,7 @@ class LanguageModel(StreamingModel, SequenceModel):
         if evaluation_batch_size not in (None, rows["evaluation"]):
             self._carried.make("evaluation", evaluation_batch_size)
             if keras.backend.backend() == "tensorflow":
-                # A function traced for any number of rows uses another state.
+                # Functions traced for any number of rows use the old state.
                 self.test_function = None
                 self.predict_function = None
 
@@ -603,8 +603,8 @@ class LanguageModel(StreamingModel, SequenceModel):
         this model if it is not smoothed.
 
         A smoothed model computes the mean or the mode of its matrices in each
-        call, which takes as long as the projection of one step. The weights of
-        the copy are the result. A tied embedding that is smoothed only as an
+        call, which takes as long as the projection of one step. The copy has
+        the result as its weights. A tied embedding that is smoothed only as an
         input becomes untied, since its mean is another matrix.
 
         Example:

@@ -22,7 +22,7 @@ class DualSequenceModel(SequenceModel):
 
     Subclasses have the attributes `embedding`, `projection_layer` (or `None`),
     `readers` (the recurrent layers for source and target), `conditioning`,
-    optionally `gradient_mask`, and constructor arguments.
+    optionally `gradient_mask`, and their constructor arguments.
     """
 
     def vectors(self, token_ids):
@@ -67,7 +67,7 @@ class DualSequenceModel(SequenceModel):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class LengthMask(keras.layers.Layer):
-    """Computes a mask `(batch, time)` of the first `lengths` steps of rows."""
+    """Computes the mask `(batch, time)` of the first `lengths` steps."""
 
     def call(self, tokens, lengths):
         steps = ops.arange(ops.shape(tokens)[1], dtype="int32")

@@ -34,7 +34,7 @@ class ScoresBatches(Protocol):
 @runtime_checkable
 class ScoresPlaces(Protocol):
     """`log_probabilities_at` returns log-probabilities of all words at the
-    places of a text from `begin` to `end`, `(end - begin, V)`."""
+    positions `begin` to `end` of a text, `(end - begin, V)`."""
 
     def log_probabilities_at(self, text, begin, end): ...
 

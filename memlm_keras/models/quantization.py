@@ -109,7 +109,7 @@ def forget_compiled(model):
 
 
 class Int8KernelsOfKeras(Int8Kernels):
-    """`Int8Kernels` of the two matrices of a recurrent cell of Keras."""
+    """`Int8Kernels` for the two matrices of a Keras recurrent cell."""
 
     def quantize(self, mode=None, type_check=True, config=None):
         # Keras wraps `quantize` like this when it makes a layer, but `_prepare`

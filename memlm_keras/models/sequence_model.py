@@ -43,7 +43,7 @@ class SequenceModel(keras.Model):
     def from_preset(
         cls, preset, /, vocabulary_size=None, vocabulary=None, **overrides
     ):
-        """Makes the model of a row of a paper's table, or loads a trained one.
+        """Makes the model for a row of a table, or loads a trained model.
 
         **The model of a row has random weights**, even `"memlm/small"`: a row
         is a configuration, and `fit` trains it. A trained model, such as

@@ -75,7 +75,7 @@ class StreamingModel(keras.Model):
             return self.memory
         return self.mixture
 
-    # Compiled once; Keras does not track cached properties.
+    # These functions are compiled once. Keras does not track cached properties.
 
     @functools.cached_property
     def _step(self):
@@ -393,7 +393,7 @@ class StreamingModel(keras.Model):
         )
 
     def attention_batches(self, batches):
-        """Computes attention weights for batches, with the state carried.
+        """Computes attention weights for batches, and carries the state.
 
         Args:
             batches: as for `score_batches`.
@@ -501,7 +501,7 @@ class StreamingModel(keras.Model):
         >>> [one.what for one in small.quantized_layers if one.layer == "head"]
         ['int8']
         """
-        # Keras tracks attributes that are set the usual way.
+        # Set in `vars`, since Keras would track an attribute.
         vars(self)["quantized_layers"] = quantization.quantize(
             self, mode, config, filters, verbose, **kwargs
         )
@@ -522,7 +522,7 @@ def read_batches(
     """Yields the result of `function` and the sample weight of each batch.
 
     The function takes token ids, targets, state and, if `weighted`, sample
-    weight; it returns a result and the state, which is carried on."""
+    weight; it returns a result, and the state for the next batch."""
     require_readable(model, batches)
     if start is None:
         start = model.initial_state(batches.batch_size)

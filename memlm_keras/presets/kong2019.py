@@ -145,7 +145,7 @@ _DROPOUT = {512: 0.5, 1024: 0.7}
 ROWS = {
     f"{method}_{units}": KongRow(
         units=units,
-        # Two layers of four gates. Each word adds its vector, a row of an
+        # There are two layers with four gates each. Each word adds its vector, a row of an
         # untied projection, and a bias.
         parameters=(
             16 * units**2 + 8 * units,

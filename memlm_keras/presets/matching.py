@@ -1,4 +1,4 @@
-"""Counts the parameters of presets, and finds the hidden size for a number."""
+"""Counts the parameters of presets, and finds hidden sizes for a budget."""
 
 import concurrent.futures
 import itertools

@@ -64,8 +64,8 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
     batch: all occurrences of a word in a row have the same replacement. With
     `kneser_ney`, if the input word is replaced, its input vector and the output
     vector of its target are two draws from r. The paper leaves the output
-    vectors of other words open (Section 4.2): assume a formula, which is
-    illegible, "or alternatively sample" them. Here, `other_words` selects:
+    vectors of other words open (Section 4.2): it gives an illegible formula,
+    "or alternatively" samples them. Here, `other_words` selects:
 
     * `"mode"`: their own vectors, e_v;
     * `"sample"`: vectors drawn as above, E_v, once for a batch;
@@ -303,7 +303,7 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
         return rows + rates * (self.mean_vector(table) - rows)
 
     def mean_logits(self, logits, outputs, table):
-        """Corrects `logits` to products of outputs with the mean of a matrix.
+        """Computes the logits for the mean of a matrix from its own `logits`.
 
         A row of the mean is a scaled row of the matrix plus a multiple of one
         vector, so the matrix of means is not needed.
