@@ -82,7 +82,7 @@ def require_token_ids(name, ids, vocabulary_size, ndim=2, minimum_time=1):
         ids = ops.convert_to_numpy(ids)
     except ValueError as error:
         raise ValueError(
-            f"`{name}` must have the shape {form}, with rows of equal length. "
+            f"`{name}` must have the shape {form}, with rows of one length. "
             f"Received: {name}={ids!r}"
         ) from error
     wrong_rank = not ids.ndim if ndim is None else ids.ndim != ndim

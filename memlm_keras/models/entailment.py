@@ -258,8 +258,8 @@ class EntailmentClassifier(DualSequenceModel):
             labels = getattr(part, "labels", None)
             if labels is not None and labels.max() >= self.num_classes:
                 raise ValueError(
-                    f"The labels must be below num_classes={self.num_classes}. "
-                    f"Received: batches with the label {labels.max()}"
+                    "The batches must have labels below num_classes="
+                    f"{self.num_classes}. Received: label {labels.max()}"
                 )
 
     def classify(self, premise, hypothesis):

@@ -662,7 +662,7 @@ def _require_inputs(inputs):
         raise ValueError(
             "`inputs` must be token ids `(batch, time)`, or a dict with "
             '"token_ids" and optionally "reset", "positions", "targets" and, '
-            'with these, "sample_weight". Received: a dict with the keys '
+            'with these, "sample_weight". Received a dict with keys: '
             f"{sorted(inputs)}"
         )
     of = "positions" if "positions" in inputs else "token_ids"

@@ -132,8 +132,8 @@ def padded(name, rows):
     ]
     if not rows or not all(right):
         raise ValueError(
-            f"`{name}` must hold strings or 1-D arrays of ids with at least "
-            f"one token each. Received: {name}={rows!r}"
+            f"`{name}` must hold sentences of at least one token each, strings "
+            f"or 1-D arrays of ids. Received: {name}={rows!r}"
         )
     lengths = np.array([len(row) for row in rows], "int32")
     ids = np.zeros((len(rows), lengths.max()), "int64")
@@ -152,7 +152,7 @@ def require_conditioning(conditioning, source, target):
     cell = getattr(target, "cell", None)
     if conditioning == "source" and not getattr(cell, "reads_source", False):
         raise ValueError(
-            'conditioning="source" needs a cell that reads a source memory, '
+            'conditioning="source" needs a layer that reads a source memory, '
             f"such as a `DualAssociativeGRUCell`. Received: {target!r}"
         )
     if conditioning == "memory" and not getattr(cell, "continues_source", True):

@@ -74,7 +74,7 @@ def _cells(path, weights):
     differing = sorted(expected.symmetric_difference(weights))
     if differing or not count:
         raise ValueError(
-            f"{path} must hold {', '.join(sorted(_ENDS))} and the weights of "
+            f"{path} must hold the weights {', '.join(sorted(_ENDS))} and, for "
             "an LSTM in one direction, rnn.weight_ih_l0 and so on. "
             f"Received: missing or unknown weights {differing[:4]}"
         )
@@ -84,7 +84,7 @@ def _cells(path, weights):
         if len(recurrent) != 4 * recurrent.shape[1]:
             raise ValueError(
                 f"{path} must hold an LSTM, whose {layer[1]} has four rows per "
-                f"unit. Received: the shape {recurrent.shape}"
+                f"unit. Received: the shape {recurrent.shape}, as in a GRU"
             )
         # Keras has the same order of gates, and one bias where PyTorch has two.
         cells.append([kernel.T, recurrent.T, sum(biases)])

@@ -145,8 +145,8 @@ _DROPOUT = {512: 0.5, 1024: 0.7}
 ROWS = {
     f"{method}_{units}": KongRow(
         units=units,
-        # There are two layers with four gates each. Each word adds its vector, a row of an
-        # untied projection, and a bias.
+        # Two layers have four gates each. Each word adds its vector, a row of
+        # an untied projection, and a bias.
         parameters=(
             16 * units**2 + 8 * units,
             (units if settings.get("tied", True) else 2 * units) + 1,

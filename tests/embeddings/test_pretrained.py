@@ -118,8 +118,8 @@ def test_an_archive_and_its_progress(tmp_path, capsys):
         (["the\0 1 2 3"], "must be UTF-8 text, and has zero bytes"),
         (
             ["The 1 2 3", "CAT 4 5 6"],
-            r"None of the 6 .* such as \['cat', 'the', '\. \. \.'\], and a "
-            r"file of 2 vectors.*\['The', 'CAT'\]",
+            r"None of the 6 .* such as \['cat', 'the', '\. \. \.'\], and 2 "
+            r"vectors.*\['The', 'CAT'\]",
         ),
     ],
 )

@@ -98,7 +98,7 @@ def test_another_vocabulary_of_equal_size_is_refused(tmp_path):
         lambda: model.fit(batches_of(VOCABULARY), validation_data=wrong),
         lambda: model.evaluate(wrong, verbose=0),
     ):
-        with pytest.raises(ValueError, match="batches must be of the model's"):
+        with pytest.raises(ValueError, match="batches must have the model's"):
             call()
     model.fit(batches_of(VOCABULARY), verbose=0)
     # Who knows no vocabulary says nothing of it.

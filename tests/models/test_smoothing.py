@@ -546,7 +546,7 @@ def test_statistics_come_before_training():
         ({"head": TiedProjection()}, "goes with an embedding whose smoothing"),
         (
             {"memory": memories.KeyValuePredict(window=2)},
-            "outputs of the size of the embedding.*size 2.*embedding_dim=6",
+            "outputs of size embedding_dim=6.*size 2",
         ),
     ],
 )
