@@ -8,6 +8,7 @@ import tempfile
 import time
 
 from memlm_keras import files
+from memlm_keras.arguments import require_one_of
 from memlm_keras.version import __version__
 
 # Environment variable that lists folders with trained models.
@@ -190,10 +191,7 @@ def save(model, folder, dtype, card, experiment=None):
     import keras
 
     folder = pathlib.Path(folder)
-    if dtype not in DTYPES:
-        raise ValueError(
-            f"`dtype` must be one of {DTYPES}. Received: dtype={dtype!r}"
-        )
+    require_one_of("dtype", dtype, DTYPES)
     if folder.is_dir() and any(folder.iterdir()):
         known = (METADATA, CONFIG, WEIGHTS)
         if not all((folder / file).is_file() for file in known):

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
@@ -14,6 +15,7 @@ from memlm_keras.models.backbone import compile_inference
 from memlm_keras.models.generation import is_text
 from memlm_keras.models.generation import require_strings
 from memlm_keras.models.generation import sample
+from memlm_keras.models.pairs import CONDITIONINGS
 from memlm_keras.models.pairs import DualSequenceModel
 from memlm_keras.models.pairs import LayerMaker
 from memlm_keras.models.pairs import LengthMask
@@ -98,11 +100,7 @@ class SequenceAutoencoder(DualSequenceModel):
         make = LayerMaker(dropout, initializer, dtype)
         encoder = layers.as_recurrent_layer("encoder", encoder)
         decoder = layers.as_recurrent_layer("decoder", decoder)
-        if conditioning is None:
-            raise ValueError(
-                "`conditioning` must be 'memory' or 'source': the decoder "
-                "reads from the encoder's memory. Received: conditioning=None"
-            )
+        require_one_of("conditioning", conditioning, CONDITIONINGS)
         require_conditioning(conditioning, encoder, decoder)
         if getattr(encoder, "cell", None) is getattr(decoder, "cell", encoder):
             raise ValueError(

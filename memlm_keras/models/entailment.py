@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.embeddings import GradientMask
@@ -135,10 +136,7 @@ class EntailmentClassifier(DualSequenceModel):
             top = layers.as_recurrent_layer("top", top)
         second = reader or recurrent
         require_conditioning(conditioning, recurrent, second)
-        if pooling not in (None, "mean"):
-            raise ValueError(
-                f"`pooling` must be 'mean' or None. Received: {pooling!r}"
-            )
+        require_one_of("pooling", pooling, (None, "mean"))
         if sum(given is not None for given in (memory, top, pooling)) > 1:
             raise ValueError(
                 "Only one of `memory`, `top` and `pooling` can be given. "

@@ -7,6 +7,7 @@ from keras import tree
 
 from memlm_keras.arguments import config_of
 from memlm_keras.arguments import constructor_arguments
+from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_rate
 from memlm_keras.arguments import serialize
@@ -144,11 +145,7 @@ def padded(name, rows):
 
 def require_conditioning(conditioning, source, target):
     """Raises `ValueError` if two layers do not support a conditioning."""
-    if conditioning not in (None, *CONDITIONINGS):
-        raise ValueError(
-            f"`conditioning` must be one of {CONDITIONINGS} or None. "
-            f"Received: conditioning={conditioning!r}"
-        )
+    require_one_of("conditioning", conditioning, (None, *CONDITIONINGS))
     cell = getattr(target, "cell", None)
     if conditioning == "source" and not getattr(cell, "reads_source", False):
         raise ValueError(

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 from keras import ops
 
+from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_token_ids
@@ -169,10 +170,7 @@ def surprisal(
     >>> result.words, result.surprisal.shape
     (('the', 'man', 'who', 'was', 'born', '<eos>'), (6,))
     """
-    if unit not in UNITS:
-        raise ValueError(
-            f"`unit` must be one of {tuple(UNITS)}. Received: unit={unit!r}"
-        )
+    require_one_of("unit", unit, UNITS)
     if segment_length is not None:
         require_positive_integer("segment_length", segment_length)
     require_streaming("`surprisal`", model)

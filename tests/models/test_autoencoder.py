@@ -190,7 +190,7 @@ def test_saved_models_give_the_same(name, reloaded):
     [
         ({"embedding_dim": 0}, "`embedding_dim` must be an integer"),
         ({"dropout": 1.0}, "`dropout` must be"),
-        ({"conditioning": None}, "reads from the encoder.s memory"),
+        ({"conditioning": None}, "must be one of 'memory', 'source'"),
         ({"conditioning": "source"}, "needs a layer that reads a source"),
         ({"encoder": keras.layers.Dense(3)}, "`encoder` must hold Keras"),
         ({"encoder": keras.layers.GRU(5)}, "must remember in the same way"),

@@ -305,7 +305,7 @@ def test_pairs_that_do_not_fit(sentence, label, message):
             {"pooling": "mean", "top": gru(H)},
             "Only one of `memory`, `top` and `pooling`",
         ),
-        ({"pooling": "max"}, "`pooling` must be 'mean' or None"),
+        ({"pooling": "max"}, "`pooling` must be one of None, 'mean'"),
         ({"conditioning": "both"}, "one of.*conditioning='both'"),
         ({"conditioning": "source"}, "needs a layer that reads a source"),
         ({"recurrent": keras.layers.Dense(3)}, "`recurrent` must hold Keras"),
