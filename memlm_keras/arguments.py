@@ -82,14 +82,14 @@ def require_token_ids(name, ids, vocabulary_size, ndim=2, minimum_time=1):
         ids = ops.convert_to_numpy(ids)
     except ValueError as error:
         raise ValueError(
-            f"`{name}` must have the shape {form}, with rows of one length. "
+            f"`{name}` must be of shape {form}, with rows of one length. "
             f"Received: {name}={ids!r}"
         ) from error
     wrong_rank = not ids.ndim if ndim is None else ids.ndim != ndim
     if wrong_rank or ids.shape[-1] < minimum_time or not ids.size:
         raise ValueError(
-            f"`{name}` must have the shape {form} and at least {minimum_time} "
-            f"steps. Received: shape {ids.shape}"
+            f"`{name}` must be of shape {form} with time of at least "
+            f"{minimum_time}. Received: shape {ids.shape}"
         )
     if not np.issubdtype(ids.dtype, np.integer):
         raise ValueError(
@@ -166,8 +166,8 @@ def require_state(received, expected, batch_size):
             for pair in zip(shape, sizes)
         ):
             raise ValueError(
-                f"`state` must have the shape {sizes} for {name!r}, and one "
-                f"row for each of the {batch_size} rows of tokens. Received: "
+                f"`state` must have one row for each of the {batch_size} rows "
+                f"of tokens, and {name!r} the shape {sizes}. Received: "
                 f"{name!r} of shape {shape} with {shape[0] if shape else 0} "
                 "rows"
             )

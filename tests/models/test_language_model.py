@@ -331,11 +331,11 @@ def bidirectional():
                 "recurrent": [keras.layers.LSTM(10)],
                 "memory": memories.KeyValuePredict(),
             },
-            "divisible by 3.*units=10.*9 and 12",
+            "divisible by 3, such as 9 or 12.*units=10",
         ),
         (
             {"tie_embeddings": True, "embedding_dim": 5},
-            "`tie_embeddings=True`.*size 12.*embedding_dim=5",
+            "`tie_embeddings=True`.*embedding_dim=5.*size 12",
         ),
         ({"vocabulary_size": 0}, "`vocabulary_size`.*at least 1.*=0"),
         ({"embedding_dim": 2.0}, "`embedding_dim`.*at least 1.*=2.0"),
