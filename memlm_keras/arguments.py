@@ -130,8 +130,8 @@ def require_vocabulary(model, vocabulary=None):
     if len(vocabulary) != model.vocabulary_size:
         raise ValueError(
             "`vocabulary` must be the one that the model was trained with, "
-            f"with {model.vocabulary_size} tokens. Received: a vocabulary with "
-            f"{len(vocabulary)} tokens"
+            f"with vocabulary_size={model.vocabulary_size}. Received: a "
+            f"vocabulary of {len(vocabulary)} tokens"
         )
     return vocabulary
 

@@ -96,7 +96,7 @@ def require_memory(memory, vocabulary_size):
     if memory.vocabulary_size != vocabulary_size:
         raise ValueError(
             f"`memory` must have vocabulary_size={vocabulary_size}, the "
-            f"model's. Received: {memory.vocabulary_size}"
+            f"model's. Received: vocabulary_size={memory.vocabulary_size}"
         )
 
 

@@ -181,7 +181,7 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
         if self.vocabulary_size not in (None, vocabulary_size):
             raise ValueError(
                 f"`smoothing` must have vocabulary_size={vocabulary_size}, the "
-                f"model's. Received: {self.vocabulary_size}"
+                f"model's. Received: vocabulary_size={self.vocabulary_size}"
             )
         self.vocabulary_size = vocabulary_size
         if not self.built:
