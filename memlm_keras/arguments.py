@@ -114,8 +114,8 @@ def require_vocabulary(model, vocabulary=None):
     own = getattr(model, "vocabulary", None)
     if vocabulary is None and own is None:
         raise ValueError(
-            "`vocabulary` must be the `memlm_keras.data.Vocabulary` that the "
-            "model was trained with, as the model contains none. "
+            "`vocabulary` must be given: the `memlm_keras.data.Vocabulary` "
+            "that the model was trained with, as the model contains none. "
             "Received: vocabulary=None"
         )
     if vocabulary is None:

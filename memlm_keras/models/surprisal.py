@@ -247,9 +247,9 @@ def _measure(model, tokens, starts, end_of_sentence_id, segment_length):
         )
     if not isinstance(model, ScoresPlaces):
         raise ValueError(
-            "`model` must have a method `measure_words` or "
+            "`model` must have the method `measure_words` or "
             "`log_probabilities_at`, like models of `memlm_keras` and "
-            f"`memlm_keras.ngrams`. Received: a {type(model).__name__}"
+            f"`memlm_keras.ngrams`. Received: {type(model).__name__}"
         )
     if end_of_sentence_id != 0:
         raise ValueError(
