@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from keras import ops
 
 from memlm_keras.cells import ProjectedRNN
+from references.finite_differences import assert_derivatives
 
 tensor = ops.convert_to_tensor
 
@@ -82,48 +83,77 @@ def layer_of(cell, kind=ProjectedRNN, **arguments):
     return kind(cell, return_sequences=True, return_state=True, **arguments)
 
 
-def memory_loss(layer, direction, *arguments):
-    """Function of `[outputs, *weights]`: outputs times a direction."""
+def assert_memory_gradients(gradients, layer, outputs, reference, *arguments):
+    """Of the outputs of a memory with regard to its inputs and weights, of
+    which `reference(inputs, weights)` computes the same."""
+    values = [outputs, *layer.get_weights()]
+    direction = normal(6, *reference(outputs, values[1:]).shape)
 
     def loss(tensors):
         outputs, *weights = tensors
         result, _ = layer.stateless_call(weights, [], outputs, *arguments)
         return ops.sum(ops.multiply(result, direction))
 
-    return loss
+    def reference_loss(values):
+        return np.sum(reference(values[0], values[1:]) * direction)
+
+    assert_derivatives(gradients, loss, reference_loss, values)
 
 
-def window_loss(layer, filled, toward, toward_attention):
-    """Function of `[outputs, window, *weights]` of a memory: outputs and
-    attention weights, each times a direction."""
+def assert_window_gradients(gradients, layer, outputs, state, reference):
+    """Of outputs and attention with regard to inputs, window and weights, of
+    which `reference(inputs, window, weights)` computes the same."""
+    filled = tensor(state["filled"])
+    values = [outputs, state["window"], *layer.get_weights()]
+    toward, toward_attention = (
+        normal(seed, *found.shape)
+        for seed, found in enumerate(reference(*values[:2], values[2:]), 3)
+    )
 
     def loss(tensors):
         outputs, window, *weights = tensors
         (predictions, _, attention), _ = everything(layer.stateless_call)(
-            weights,
-            [],
-            outputs,
-            state={"window": window, "filled": tensor(filled)},
+            weights, [], outputs, state={"window": window, "filled": filled}
         )
         return ops.sum(predictions * tensor(toward)) + ops.sum(
             attention * tensor(toward_attention)
         )
 
-    return loss
+    def reference_loss(values):
+        outputs, window, *weights = values
+        predictions, attention = reference(outputs, window, weights)
+        return np.sum(predictions * toward) + np.sum(
+            attention * toward_attention
+        )
+
+    assert_derivatives(gradients, loss, reference_loss, values)
 
 
-def sequence_loss(layer, direction, num_states, training=False):
-    """Function of `[inputs, *states, *weights]`: outputs times a direction."""
+def assert_cell_gradients(
+    gradients, cell, inputs, states, reference, training=False
+):
+    """Of the outputs of a built cell with regard to inputs, states and weights,
+    of which `reference(inputs, states, weights)` computes the same."""
+    layer = ProjectedRNN(cell, return_sequences=True)
+    layer.build(inputs.shape)
+    count = len(states)
+    values = [inputs, *states, *map(arrays, cell.trainable_variables)]
+    direction = normal(4, *inputs.shape[:2], cell.output_size)
 
     def loss(tensors):
         inputs, *others = tensors
-        states, weights = others[:num_states], others[num_states:]
+        states, weights = others[:count], others[count:]
         mapping = list(zip(layer.trainable_variables, weights, strict=True))
         with keras.StatelessScope(state_mapping=mapping):
             outputs = layer(inputs, initial_state=states, training=training)
         return ops.sum(ops.multiply(outputs, direction))
 
-    return loss
+    def reference_loss(values):
+        inputs, *others = values
+        outputs = reference(inputs, others[:count], others[count:])
+        return np.sum(outputs * direction)
+
+    assert_derivatives(gradients, loss, reference_loss, values)
 
 
 def uniform(seed=None, limit=1.0):

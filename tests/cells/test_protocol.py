@@ -112,6 +112,7 @@ def test_masked_steps_are_passed_over(name, inputs):
     np.testing.assert_array_equal(outputs[1, 1], outputs[1, 2])
 
 
+@pytest.mark.backend(one_in=3)
 @every_cell
 def test_files(name, inputs, reloaded):
     layer = ProjectedRNN(CELLS[name](), name="layer")
@@ -150,6 +151,7 @@ OF_MEMORY["kernel_initializer"] = uniform(1, 0.3)
 OF_DUAL = {"source_key": "separate", **OF_MEMORY}
 
 
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize(
     "kind, arguments",
     [
@@ -186,6 +188,7 @@ def test_every_argument_survives_its_configuration(kind, arguments):
             assert getattr(other, name) == value
 
 
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize(
     "kind, other",
     [

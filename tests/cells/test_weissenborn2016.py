@@ -4,11 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from layers import arrays
+from layers import assert_cell_gradients
 from layers import assert_close
 from layers import initializers
 from layers import layer_of
-from layers import normal
-from layers import sequence_loss
 from layers import uniform
 
 from memlm_keras.cells import AssociativeGRUCell
@@ -18,7 +17,6 @@ from memlm_keras.cells import DualAssociativeMemoryCell
 from memlm_keras.cells import ProjectedRNN
 from memlm_keras.cells.complex_vectors import KEYS
 from references import weissenborn2016 as reference
-from references.finite_differences import assert_derivatives
 from references.finite_differences import assert_directional_derivatives
 
 pytestmark = pytest.mark.backend
@@ -181,29 +179,15 @@ def test_outputs_and_states_equal_the_reference(
     ],
 )
 def test_gradients_equal_finite_differences(kind, source_key, key, gradients):
-    """Of a sum over time with regard to inputs, states and all weights."""
     cell = make(kind, source_key, units=2, num_copies=2, input_dim=2, key=key)
     inputs, states = random_arrays(np.random.default_rng(3), cell, 2, 3, 2)
-    direction = normal(4, 2, 3, 2)
-    layer = ProjectedRNN(cell, return_sequences=True)
-    layer.build(inputs.shape)
-    variables = cell.trainable_variables
-    count = len(states)
-    loss = sequence_loss(layer, direction, count)
 
-    def reference_loss(values):
-        sequence, *others = values
-        weights = {
-            variable.path: value
-            for variable, value in zip(variables, others[count:])
-        }
-        outputs, _, _ = run_reference(
-            kind, cell, sequence, others[:count], weights
-        )
-        return np.sum(outputs * direction)
+    def expected(inputs, states, values):
+        paths = (weight.path for weight in cell.trainable_variables)
+        weights = dict(zip(paths, values))
+        return run_reference(kind, cell, inputs, states, weights)[0]
 
-    values = [inputs, *states, *map(arrays, variables)]
-    assert_derivatives(gradients, loss, reference_loss, values)
+    assert_cell_gradients(gradients, cell, inputs, states, expected)
 
 
 @pytest.mark.backend(one_in=5)

@@ -210,6 +210,7 @@ def test_a_rate_that_diverges_is_not_chosen(model):
         choose_dynamic(model, batches, rates=(1e30,), decays=(0,), verbose=0)
 
 
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize("score", [np.nan, -np.inf, -1e30])
 def test_no_score_of_weights_that_diverge_is_the_best(
     score, model, monkeypatch
@@ -228,6 +229,7 @@ def test_no_score_of_weights_that_diverge_is_the_best(
     assert choice.evaluator.rate == 0.01
 
 
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize(
     "make_it, message",
     [

@@ -18,9 +18,14 @@ from memlm_keras.memory import KeyValue
 pytestmark = pytest.mark.backend
 
 
-@pytest.fixture
-def model():
+def make():
     return LanguageModel(13, 6, [keras.layers.LSTM(8)], KeyValue(3))
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Stays as it is, and what was compiled with it."""
+    return make()
 
 
 @pytest.fixture
@@ -28,7 +33,8 @@ def tokens():
     return np.random.default_rng(0).integers(0, 13, 101).astype("int32")
 
 
-def test_uniform_model_has_the_vocabulary_as_perplexity(model, tokens):
+def test_uniform_model_has_the_vocabulary_as_perplexity(tokens):
+    model = make()
     for weight in model.head.weights:
         weight.assign(np.zeros(weight.shape))
     result = perplexity(model, Batches(tokens, 4, 7), verbose=0)

@@ -438,6 +438,7 @@ def test_models_learn_from_a_sample(head, xla, monkeypatch):
     assert again.head.num_sampled == 10
 
 
+@pytest.mark.backend("torch")
 def test_a_sample_of_all_words_is_not_drawn(monkeypatch):
     head = TiedProjection(num_sampled=V)
     monkeypatch.setitem(HEADS, "sampled", lambda: head)

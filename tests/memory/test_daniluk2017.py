@@ -8,15 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layers import arrays
 from layers import assert_close
+from layers import assert_memory_gradients
+from layers import assert_window_gradients
 from layers import everything
-from layers import memory_loss
 from layers import tensor
 from layers import uniform
-from layers import window_loss
 
 from memlm_keras import memory as memories
 from references import daniluk2017 as reference
-from references.finite_differences import assert_derivatives
 
 pytestmark = pytest.mark.backend
 
@@ -177,26 +176,11 @@ def test_gradients_equal_finite_differences(case, gradients, random):
     outputs = random.normal(size=(len(filled), time, units)).astype("float32")
     state = case.state(random, slots, k, filled)
 
-    predictions, _, attention = case.reference(
-        outputs, case.of(layer), as_window(state)
-    )
-    toward = random.normal(size=predictions.shape).astype("float32")
-    toward_attention = random.normal(size=attention.shape).astype("float32")
+    def expected(outputs, window, kernels):
+        window = {"slots": window, "filled": state["filled"]}
+        return case.reference(outputs, case.symbols(kernels), window)[::2]
 
-    def reference_loss(values):
-        outputs, window, *kernels = values
-        predictions, _, attention = case.reference(
-            outputs,
-            case.symbols(kernels),
-            {"slots": window, "filled": state["filled"]},
-        )
-        return np.sum(predictions * toward) + np.sum(
-            attention * toward_attention
-        )
-
-    loss = window_loss(layer, state["filled"], toward, toward_attention)
-    values = [outputs, state["window"], *layer.get_weights()]
-    assert_derivatives(gradients, loss, reference_loss, values)
+    assert_window_gradients(gradients, layer, outputs, state, expected)
 
 
 # === What the mechanism promises ===
@@ -300,17 +284,11 @@ def test_a_projection_equals_the_reference(form, batch_size, time, units, seed):
 
 @every_form
 def test_gradients_of_a_projection(form, gradients, random):
-    layer = make_projection(form, 3)
     outputs = random.normal(size=(2, 4, 3)).astype("float32")
-    units = layer.units or 3
-    direction = random.normal(size=(2, 4, units)).astype("float32")
-
-    def reference_loss(values):
-        return np.sum(projected(form, *values) * direction)
-
-    values = [outputs, *layer.get_weights()]
-    loss = memory_loss(layer, direction)
-    assert_derivatives(gradients, loss, reference_loss, values)
+    assert_memory_gradients(
+        *(gradients, make_projection(form, 3), outputs),
+        lambda outputs, weights: projected(form, outputs, *weights),
+    )
 
 
 def test_a_penalty_is_a_loss():

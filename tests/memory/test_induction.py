@@ -5,15 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layers import arrays
 from layers import assert_close
+from layers import assert_window_gradients
 from layers import everything
 from layers import normal
 from layers import tensor
 from layers import uniform
-from layers import window_loss
 
 from memlm_keras.memory import InductionAttention
 from references import induction as reference
-from references.finite_differences import assert_derivatives
 
 pytestmark = pytest.mark.backend
 
@@ -106,23 +105,14 @@ def test_long_windows_and_blocks_of_time(compiled, window, time):
 
 
 def test_gradients_equal_finite_differences(gradients):
-    outputs = normal(1, 4, 5, 3)
     state = state_of(2, 4, 3, [0, 1, 3, 4])
-    layer = make(4, 3)
-    toward, toward_attention = normal(3, 4, 5, 3), normal(4, 4, 5, 4)
 
-    def reference_loss(values):
-        outputs, window, *kernels = values
-        predictions, _, attention = expected_of(
-            outputs, kernels, {**state, "window": window}
-        )
-        return np.sum(predictions * toward) + np.sum(
-            attention * toward_attention
-        )
+    def expected(outputs, window, kernels):
+        return expected_of(outputs, kernels, {**state, "window": window})[::2]
 
-    loss = window_loss(layer, state["filled"], toward, toward_attention)
-    values = [outputs, state["window"], *layer.get_weights()]
-    assert_derivatives(gradients, loss, reference_loss, values)
+    assert_window_gradients(
+        gradients, make(4, 3), normal(1, 4, 5, 3), state, expected
+    )
 
 
 def test_it_reads_what_followed_the_same_output(compiled):

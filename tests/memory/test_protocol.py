@@ -172,6 +172,7 @@ OF_BLOCKS = {
 LINEAR = {"composition": "linear", "gate_bias": False, "linear_kernel": True}
 
 
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize(
     "kind, arguments",
     [
@@ -232,6 +233,7 @@ def test_every_argument_survives_its_configuration(kind, arguments):
     assert revived.dtype_policy.name == "mixed_float16"
 
 
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize(
     "kind, sizes",
     [
@@ -288,6 +290,7 @@ def test_any_cut_of_the_time_axis_gives_the_same(name, reader):
     assert_close(state, whole_state, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.backend(one_in=2)
 @every_causal
 def test_slots_that_are_not_filled_do_not_matter(name, reader):
     layer, read = reader(name)
@@ -385,6 +388,7 @@ def test_masked_steps_are_never_remembered(name, reader):
     )
 
 
+@pytest.mark.backend(one_in=2)
 @every_memory
 def test_a_row_that_is_masked_changes_nothing(name, reader):
     layer, read = reader(name)
@@ -427,6 +431,7 @@ def test_a_mask_that_keras_attached(name):
     np.testing.assert_array_equal(arrays(get_keras_mask(found)), MASKS)
 
 
+@pytest.mark.backend("torch")
 @every_memory
 def test_without_a_mask_nothing_is_moved(name, monkeypatch):
     def refused(mask):
@@ -440,6 +445,7 @@ def test_without_a_mask_nothing_is_moved(name, monkeypatch):
         layer(outputs, token_ids, mask=np.ones((2, TIME), "bool"))
 
 
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize(
     "name, options, arguments, message",
     [

@@ -6,17 +6,15 @@ from hypothesis import strategies as st
 from layers import arrays
 from layers import assert_arguments_survive
 from layers import assert_close
+from layers import assert_memory_gradients
 from layers import everything
 from layers import given_sizes
-from layers import memory_loss
-from layers import normal
 from layers import uniform
 
 import memlm_keras
 from memlm_keras.memory import BidirectionalMemoryBlock
 from memlm_keras.memory import MemoryBlock
 from references import tran2016 as reference
-from references.finite_differences import assert_derivatives
 
 pytestmark = pytest.mark.backend
 
@@ -90,25 +88,15 @@ def test_outputs_equal_the_reference(
 
 @every_variant
 def test_gradients_equal_finite_differences(variant, gradients):
-    d, window = 3, 3
-    layer = make(variant, d, window)
-    outputs, token_ids = inputs_of(5, 2, 4, d)
-    direction = normal(6, 2, 4, d)
-    loss = memory_loss(layer, direction, token_ids)
+    layer = make(variant, 3, 3)
+    outputs, token_ids = inputs_of(5, 2, 4, 3)
 
-    def reference_loss(values):
-        outputs, *weights = values
-        composed, _ = reference.memory_block(
-            outputs,
-            token_ids,
-            reference.symbols(layer, weights),
-            window,
-            [[], []],
-        )
-        return np.sum(composed * direction)
+    def expected(outputs, weights):
+        symbols = reference.symbols(layer, weights)
+        arguments = outputs, token_ids, symbols, 3, [[], []]
+        return reference.memory_block(*arguments)[0]
 
-    values = [outputs, *layer.get_weights()]
-    assert_derivatives(gradients, loss, reference_loss, values)
+    assert_memory_gradients(gradients, layer, outputs, expected, token_ids)
 
 
 def test_the_last_row_of_the_temporal_matrix_is_now(compiled):
@@ -127,6 +115,7 @@ def test_the_last_row_of_the_temporal_matrix_is_now(compiled):
     )
 
 
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize(
     "kind, words", [(MemoryBlock, 4), (BidirectionalMemoryBlock, 2 * 5)]
 )
@@ -147,6 +136,7 @@ def test_no_copy_of_the_tables_for_each_slot(kind, words):
     assert shapes == [(2, 4 + words)] * 2
 
 
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize("kind", [MemoryBlock, BidirectionalMemoryBlock])
 @pytest.mark.parametrize(
     "arguments, message",
@@ -213,23 +203,17 @@ def test_bidirectional_outputs_equal_the_reference(
 @pytest.mark.backend(one_in=3)
 @every_variant
 def test_gradients_of_a_bidirectional_block(variant, gradients):
-    d, window, end = 3, 2, 4
-    layer = make_bidirectional(variant, d, window, end)
-    outputs, token_ids = inputs_of(5, 2, 5, d)
+    layer = make_bidirectional(variant, 3, window=2, end=4)
+    outputs, token_ids = inputs_of(5, 2, 5, 3)
     # An end within a window, and none.
     token_ids[0], token_ids[1] = [0, 1, 2, 4, 4], [0, 3, 1, 5, 3]
-    direction = normal(6, 2, 5, d)
-    loss = memory_loss(layer, direction, token_ids)
 
-    def reference_loss(values):
-        outputs, *weights = values
-        composed, _ = reference.bidirectional_memory_block(
-            outputs, token_ids, reference.symbols(layer, weights), window, end
-        )
-        return np.sum(composed * direction)
+    def expected(outputs, weights):
+        symbols = reference.symbols(layer, weights)
+        arguments = outputs, token_ids, symbols, 2, 4
+        return reference.bidirectional_memory_block(*arguments)[0]
 
-    values = [outputs, *layer.get_weights()]
-    assert_derivatives(gradients, loss, reference_loss, values)
+    assert_memory_gradients(gradients, layer, outputs, expected, token_ids)
 
 
 @pytest.mark.backend("torch")

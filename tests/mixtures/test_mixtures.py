@@ -296,6 +296,7 @@ def test_every_argument_survives_its_configuration(kind, arguments):
         assert getattr(revived, name) == arguments[name]
 
 
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize(
     "arguments, message",
     [

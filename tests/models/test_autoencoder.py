@@ -185,6 +185,7 @@ def test_saved_models_give_the_same(name, reloaded):
     assert loaded.conditioning == MODELS[name][2]
 
 
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize(
     "arguments, message",
     [

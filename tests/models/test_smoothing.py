@@ -530,6 +530,7 @@ def test_statistics_come_before_training():
         model.fit(Batches(text(), 4, 6))
 
 
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize(
     "arguments, message",
     [

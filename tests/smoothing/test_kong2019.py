@@ -339,6 +339,7 @@ def test_every_argument_survives_its_configuration():
         assert getattr(revived, name) == value
 
 
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize(
     "arguments, message",
     [

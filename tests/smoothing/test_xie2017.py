@@ -231,6 +231,7 @@ def test_a_memory_that_reads_ahead_wants_whole_sentences():
         model.fit(batches)
 
 
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize(
     "arguments, message",
     [
