@@ -5,6 +5,7 @@ import csv
 import ctypes
 import errno
 import fcntl
+import functools
 import glob
 import gzip
 import importlib
@@ -16,6 +17,7 @@ import re
 import shutil
 import socket
 import sys
+import threading
 import time
 import uuid
 import zipfile
@@ -327,7 +329,8 @@ def load_model(path, what="model", remedy="Put an intact copy in its place."):
         if damaged is not None:
             raise zipfile.BadZipFile(f"the checksum of {damaged} is wrong")
     try:
-        return keras.saving.load_model(path, compile=False)
+        with blank_weights():
+            return keras.saving.load_model(path, compile=False)
     except Exception as error:
         # Keras nests its messages; the innermost one names the cause.
         reason = str(error).rpartition("Exception encountered: ")[2]
@@ -336,6 +339,46 @@ def load_model(path, what="model", remedy="Put an intact copy in its place."):
             f"The {what} {path} cannot be loaded: {reason} Was it written by "
             "another version, or with layers of a package that is not imported?"
         ) from error
+
+
+_making_blank = threading.RLock()
+# Initializers with an own `__call__`.
+_RANDOM = (
+    "Orthogonal",
+    "RandomNormal",
+    "RandomUniform",
+    "TruncatedNormal",
+    "VarianceScaling",
+)
+
+
+@contextlib.contextmanager
+def blank_weights():
+    """Context in which this thread makes layers with zeros in place of random
+    weights, which a file replaces: on JAX, each shape of them is compiled."""
+    import keras
+    import numpy as np
+
+    thread = threading.get_ident()
+
+    def zeros_in_place_of(draw):
+        @functools.wraps(draw)
+        def make(self, shape, dtype=None, **kwargs):
+            if threading.get_ident() != thread:
+                return draw(self, shape, dtype, **kwargs)
+            zeros = np.zeros(shape, "float32")
+            return keras.ops.convert_to_tensor(zeros, dtype)
+
+        return make
+
+    with _making_blank, contextlib.ExitStack() as stack:
+        # Keras places random weights on several devices as it draws them.
+        if keras.distribution.distribution() is None:
+            for name in _RANDOM:
+                cls = getattr(keras.initializers, name)
+                stack.callback(setattr, cls, "__call__", cls.__call__)
+                cls.__call__ = zeros_in_place_of(cls.__call__)
+        yield
 
 
 @contextlib.contextmanager

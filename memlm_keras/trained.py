@@ -135,7 +135,8 @@ def load(folder, cls, **changes):
         )
     for file in metadata["sha256"]:
         _require_intact(folder, file, metadata)
-    model = cls.from_config({**read_config(folder), **changes})
+    with files.blank_weights():
+        model = cls.from_config({**read_config(folder), **changes})
     with tempfile.TemporaryDirectory() as temporary:
         widened = pathlib.Path(temporary, WEIGHTS)
         _widen(folder / WEIGHTS, widened)

@@ -5,9 +5,12 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import threading
 
+import keras
 import numpy as np
 import pytest
+from keras import ops
 from language_models import V
 from language_models import array
 from language_models import close
@@ -15,6 +18,7 @@ from language_models import make
 from language_models import tokens_of
 
 import memlm_keras as memlm
+from memlm_keras import files
 from memlm_keras import trained
 
 LSTM = "memlm/embedded_lstm"
@@ -57,6 +61,22 @@ def test_round_trip(dtype, difference, tmp_path):
     again.save_to_preset(tmp_path / "c", dtype)
     size = (tmp_path / "c" / "model.weights.h5").stat().st_size
     assert size == (tmp_path / "a" / "model.weights.h5").stat().st_size
+
+
+@pytest.mark.backend
+def test_weights_that_a_file_replaces_are_not_drawn():
+    def weights():
+        layer = keras.layers.Dense(3, dtype="bfloat16")
+        layer.build((None, 2))
+        return [np.abs(ops.convert_to_numpy(w)).max() for w in layer.weights]
+
+    drawn = []
+    with files.blank_weights(), files.blank_weights():
+        assert weights() == [0, 0]
+        other = threading.Thread(target=lambda: drawn.extend(weights()))
+        other.start()
+        other.join()
+    assert drawn[0] > 0 and weights()[0] > 0
 
 
 @pytest.mark.backend

@@ -2,6 +2,8 @@
 
 import contextlib
 import ctypes
+import functools
+import gc
 import importlib.util
 import json
 import os
@@ -14,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
 import memlm_keras as memlm
 from memlm_keras import files
@@ -73,7 +76,7 @@ def import_keras(name=None):
     from absl import logging
 
     logging.set_verbosity(logging.ERROR)
-    with files.silent_stderr():
+    with files.silent_stderr(), _only_needed_imports():
         memlm.load_all()
         from memlm_keras import keras_private
 
@@ -82,6 +85,55 @@ def import_keras(name=None):
             keras_private.module_utils.tensorflow.zeros(1)
         else:
             keras_private.leave_out_tensorflow()
+
+
+# Keras imports these where they are installed, for what no program here uses.
+_UNUSED = {
+    "jax": ("matplotlib", "requests"),
+    "tensorflow": ("matplotlib", "requests"),
+    "torch": ("jax", "matplotlib", "requests"),
+}
+
+
+@contextlib.contextmanager
+def _only_needed_imports():
+    """Context in which Keras does not find modules that take seconds to import
+    and are not needed, and the garbage collector rests.
+
+    Later, they can be imported as ever."""
+    hidden = {name: None for name in _UNUSED[backend()]}
+    if backend() == "torch":
+        # For the compiler, Keras marks functions of random numbers.
+        hidden["torch._dynamo"] = types.SimpleNamespace(disable=_disable)
+    hidden = {k: v for k, v in hidden.items() if k not in sys.modules}
+    collects = gc.isenabled()
+    gc.disable()
+    sys.modules.update(hidden)
+    try:
+        yield
+    finally:
+        for name in hidden:
+            del sys.modules[name]
+        # What is imported stays, and is not to be looked through again.
+        gc.freeze()
+        if collects:
+            gc.enable()
+
+
+def _disable():
+    """Does what `torch._dynamo.disable` does, and imports it only if a model
+    is compiled."""
+
+    def decorate(function):
+        @functools.wraps(function)
+        def run(*arguments, **keywords):
+            dynamo = sys.modules.get("torch._dynamo")
+            call = dynamo.disable(function) if dynamo else function
+            return call(*arguments, **keywords)
+
+        return run
+
+    return decorate
 
 
 def _keep_memory():

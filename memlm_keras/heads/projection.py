@@ -284,6 +284,11 @@ class TiedProjection(BlockLosses, keras.layers.Layer):
         logits = self.embedding(inputs, reverse=True)
         return logits + self.bias if self.use_bias else logits
 
+    def compute_output_spec(self, inputs):
+        shape = (*inputs.shape[:-1], self.embedding.input_dim)
+        dtype = self.embedding.reverse_dtype or self.compute_dtype
+        return keras.KerasTensor(shape, dtype)
+
     def block_kernel(self):
         embedding = self.embedding
         usual = (

@@ -1,5 +1,6 @@
 """Base classes of memories: their protocol, and memories of words."""
 
+import functools
 import itertools
 
 import keras
@@ -240,13 +241,18 @@ class Memory(Configured, keras.layers.Layer):
 
     def compute_output_spec(self, outputs, *arguments, **keywords):
         """Traces a call, with placeholder sizes for unknown ones."""
+        make = keras.KerasTensor
+        trace = functools.partial(keras.Operation.compute_output_spec, self)
+        if keras.backend.backend() == "torch":
+            # To trace, PyTorch imports its compiler, which takes a second.
+            make, trace = ops.zeros, self.call
 
         def sized(tensor):
             if not isinstance(tensor, keras.KerasTensor):
                 return tensor
             sizes = (2, 3, *tensor.shape[2:])
             shape = [known or size for known, size in zip(tensor.shape, sizes)]
-            return keras.KerasTensor(shape, tensor.dtype)
+            return make(shape, tensor.dtype)
 
         if keywords.get("positions") is not None:
             positions = keywords["positions"]
@@ -262,7 +268,7 @@ class Memory(Configured, keras.layers.Layer):
 
         traced = (outputs, *arguments), keywords
         positional, named = keras.tree.map_structure(sized, traced)
-        specs = keras.Operation.compute_output_spec(self, *positional, **named)
+        specs = trace(*positional, **named)
         if not isinstance(specs, tuple):
             return unsized(specs, 2)
         return tuple(

@@ -25,7 +25,8 @@ def find_spec(name, *others):
     return None if name.partition(".")[0] in hidden else find(name, *others)
 
 def tell():
-    late = {"tensorflow", "tensorflow_text", "keras_hub"} & {*sys.modules}
+    late = {"tensorflow", "tensorflow_text", "keras_hub"}
+    late = (late | {*os.environ["LATE"].split()}) & {*sys.modules}
     print("imported:", *sorted(late), file=sys.stderr)
 
 PathFinder.find_spec = find_spec
@@ -40,7 +41,7 @@ def alone(folder):
     """`alone(backend, *arguments)`: what a process of `memlm` printed."""
     (folder / "sitecustomize.py").write_text(SITE)
 
-    def call(backend, *arguments, hidden=ABSENT, status=0):
+    def call(backend, *arguments, hidden=ABSENT, late="", status=0):
         done = subprocess.run(
             [sys.executable, "-m", "memlm_keras", *map(str, arguments)],
             env={
@@ -48,6 +49,7 @@ def alone(folder):
                 "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]),
                 "KERAS_BACKEND": backend,
                 "HIDDEN": hidden,
+                "LATE": late,
             },
             capture_output=True,
             text=True,
@@ -98,6 +100,41 @@ def test_it_is_not_imported_where_it_is_not_needed(alone, folder, backend):
     (run,) = (folder / "runs").iterdir()
     alone(backend, "evaluate", run, hidden="")
     alone(backend, "generate", run, "a", hidden="")
+
+
+@BACKENDS
+def test_what_takes_seconds_to_import_is_not_imported(alone, folder, backend):
+    late = "matplotlib requests sympy torch._dynamo jax torch".split()
+    late.remove(backend)
+    reads = ("surprisal", "memlm/embedded_attention", "text/test.txt")
+    assert alone(backend, *reads, hidden="", late=" ".join(late))
+
+
+def test_compiled_functions_of_keras_draw_as_they_do(folder):
+    """Although PyTorch's compiler was hidden from Keras' import."""
+    program = """
+import sys
+sys.argv = ["memlm"]
+from memlm_keras.experiments import process
+process.import_keras("torch")
+import keras, torch
+
+def draw():
+    keras.utils.set_random_seed(0)
+    return keras.random.normal((3,), seed=keras.random.SeedGenerator(1)) * 2
+
+expected = draw()
+assert "torch._dynamo" not in sys.modules
+found = torch.compile(draw, backend="eager")()
+assert (expected == found).all(), (expected, found)
+import torch._dynamo, matplotlib
+assert matplotlib.__version__ and torch._dynamo.optimize
+"""
+    subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=True,
+    )
 
 
 @pytest.mark.slow
