@@ -1,4 +1,4 @@
-"""Experiments train, measure and tabulate presets; the `memlm` command.
+"""Experiments, which train and measure presets, and the `memlm` command.
 
 Names are imported on first use, so that the backend is chosen before Keras is
 imported.

@@ -1,6 +1,6 @@
 """Chooses a preset and its settings by the size of the user's text.
 
-docs/results/defaults.md reports measurements; other numbers are unmeasured.
+docs/results/defaults.md shows which of these numbers were measured.
 """
 
 import dataclasses
@@ -25,25 +25,24 @@ _ANY = float("inf")
 # training tokens for which it is chosen.
 _ROWS = {"small": 10_000_000, "medium": 50_000_000, "large": _ANY}
 _DROPOUT = {0.6: 60_000, 0.5: 300_000, 0.4: 1_000_000, 0.3: _ANY}
-# On longer texts the smallest row trains for few epochs, so it drops less.
+# On longer texts, the smallest row trains for fewer epochs, with less dropout.
 _SMALLEST_DROPOUT = _DROPOUT | {0.4: 700_000}
 _BATCH_SIZE = {5: 60_000, 20: _ANY}
-# Epochs of the smallest row. With few epochs, its learning rate falls linearly
-# from `_FALLING_RATE`, and its softmax samples `_NUM_SAMPLED` words.
+# Epochs of the smallest row. If it trains for at most `_FEW` epochs, its rate
+# falls linearly from `_FALLING_RATE`, and it samples `_NUM_SAMPLED` words.
 _EPOCHS, _FEW = {40: 100_000, 20: 300_000, 7: _ANY}, 7
 _FALLING_RATE, _NUM_SAMPLED = 0.005, 2000
-# Sizes of the smallest row for texts with more tokens than the first number
-# and at most the second.
+# Sizes of the smallest row for texts whose number of tokens is in this range.
 _PROJECTED, _PROJECTS = {"units": 248, "embedding_dim": 200}, (300_000, 10**6)
-# Above this many tokens, a larger row learns more but needs a GPU.
+# For longer texts, `memlm/medium` is better but needs a GPU.
 _LONG = 500_000
 # Maximum number of epochs of other rows.
 _MOST_EPOCHS = 40
-# Presets whose sizes a paper's row takes; limits as in `_ROWS`.
+# Own presets whose sizes replace a paper's; limits as in `_ROWS`.
 _FITTED_TO = {"small": 200_000, "medium": 2_000_000, "large": _ANY}
 _SIZES = {"scale", "units", "embedding_dim"}
 _SCHEDULES = ("halve_after", "linear_decay", "halve")
-# Number of lines read to choose the tokenizer, and the reason for each.
+# Number of lines that choose the tokenizer, and the reason for each tokenizer.
 _LINES = 1000
 _SPLITS = {
     "characters": "This text has few spaces between its words, so its tokens "
@@ -57,7 +56,7 @@ _ENGLISH, _FREQUENT = {"the", "of", "and", "to", "in"}, 40
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """A preset and options that suit a text, with the reasons."""
+    """A preset and options for a text, and sentences with the reasons."""
 
     preset: str
     options: dict
@@ -134,14 +133,14 @@ def choose_preset(dataset, preset=None, **given):
             f"{unit_of(corpus.vocabulary)}."
         )
         if preset == SMALLEST and tokens > _LONG:
-            reasons.append(f"{_OWN}medium learns more of it, on a GPU.")
+            reasons.append(f"With a GPU, {_OWN}medium is better for this text.")
     choose = _own_settings if _is_own(preset) else _fitted_settings
     chosen, running = choose(preset, corpus, given, reasons)
     return Choice(preset, options | chosen, running, reasons, corpus)
 
 
 def _own_settings(preset, corpus, given, reasons):
-    """Returns options and `run` arguments of an own preset; appends reasons."""
+    """Returns options and `run` arguments for an own preset."""
     tokens, size = len(corpus.train.tokens), len(corpus.vocabulary)
     smallest = preset == SMALLEST
     sized = not given.keys().isdisjoint(_SIZES)
@@ -158,7 +157,7 @@ def _own_settings(preset, corpus, given, reasons):
         options |= _PROJECTED
         reasons.append(
             f"Its {options['units']} outputs are projected to the size of the "
-            "embeddings, which pays for a text of this size."
+            "embeddings, which helps for a text of this size."
         )
     if few and size > 2 * _NUM_SAMPLED:
         options["num_sampled"] = _NUM_SAMPLED
@@ -178,8 +177,8 @@ def _own_settings(preset, corpus, given, reasons):
         )
     if "linear_decay" in options:
         reasons.append(
-            "The learning rate falls in a line to zero, as epochs of a long "
-            "text are few."
+            "The learning rate falls linearly to zero, because a long text is "
+            "trained for few epochs."
         )
     row = dataclasses.asdict(registry.find(preset)[1]) | given | options
     reasons.append(
@@ -197,7 +196,7 @@ def _own_settings(preset, corpus, given, reasons):
 
 
 def _fitted_settings(preset, corpus, given, reasons):
-    """Returns options and `run` arguments of a paper's preset."""
+    """Returns options and `run` arguments for a paper's preset."""
     tokens, starts = len(corpus.train.tokens), corpus.train.document_starts
     row = registry.find(preset)[1]
     own_row = registry.find(_OWN + _up_to(tokens, _FITTED_TO))[1]
@@ -233,10 +232,10 @@ def _up_to(tokens, limits):
 
 
 def _fitted(row, ours, tokens):
-    """Returns options that give a paper's preset the size, the optimizer and
-    the rates of ours."""
-    # A batch of a short text holds as many tokens as ours. Larger batches
-    # leave so few updates in an epoch that the rate is halved too soon.
+    """Returns options that fit a paper's preset to a text, with the size, the
+    optimizer and the rates of one of ours."""
+    # For a short text, a batch has as many tokens as ours. With larger batches,
+    # an epoch has so few updates that the rate is halved too soon.
     rows = _up_to(tokens, _BATCH_SIZE) * ours.segment_length
     fitted = {
         "batch_size": min(round(rows / row.segment_length), ours.batch_size),

@@ -45,8 +45,6 @@ _FLAG = re.compile(r"--?([A-Za-z]\w*)(=.*)?", re.DOTALL)
 # Formats of option values and positional arguments in `--help`.
 _VALUES = {str: "TEXT", int: "INTEGER", float: "NUMBER", list: "TEXT"}
 _PLACES = {None: "{}", "?": "[{}]", "+": "{} ...", "*": "[{} ...]"}
-
-
 _RUN = "a run folder, a .keras file, or a trained model by name or folder"
 
 
@@ -61,7 +59,7 @@ class _Positional(argparse.ArgumentParser):
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """A command of `memlm`: a function, its arguments and its options."""
+    """A command of `memlm`: a function with its arguments and options."""
 
     function: object
     help: str
@@ -76,7 +74,7 @@ class Command:
 
     @property
     def options(self):
-        """Options of this command, without the options of every command."""
+        """Options of this command, without those that all commands have."""
         return (*self.own, *itertools.chain(*self.groups.values()))
 
     @property
@@ -86,8 +84,8 @@ class Command:
         return " ".join(["memlm", self.name, *places])
 
     def parse(self, arguments):
-        """Returns the positional arguments as attributes of an object, and a
-        dict of the options that have a value."""
+        """Parses a command line; returns an object with the positional
+        arguments as attributes, and a dict of the options that have a value."""
         known = {o.name: o for o in (*_EVERYWHERE, *self.options)}
         values = flags.FlagValues()
         for option in known.values():
@@ -129,7 +127,7 @@ class Command:
     def run(self, positional, values, typed):
         """Calls the function; returns the exit status or `None`.
 
-        `typed` is the command line, for functions that record it in files."""
+        `typed` is the command line, which some functions record in files."""
         arguments = dict(vars(positional))
         if "typed" in inspect.signature(self.function).parameters:
             arguments["typed"] = typed
@@ -160,8 +158,8 @@ class Command:
 def command(help, places, *own, **groups):
     """Decorator that makes a `Command` from a function.
 
-    Each option of `own` is a keyword argument of the function and takes its
-    default; each group of options is one dict argument, without defaults."""
+    Each option of `own` is a keyword argument of the function, with the
+    function's default. Each group of options is one dict argument."""
 
     def make(function):
         parameters = inspect.signature(function).parameters
@@ -314,8 +312,8 @@ def _require_new_files(command, positional, values):
 
 
 def _status(error, arguments):
-    """Returns the exit status of an error: 2 for a wrong command, such as a
-    missing path, and otherwise 1."""
+    """Returns the exit status for an error: 2 if the command is wrong, such as
+    a missing path, and otherwise 1."""
     if isinstance(error, options.OF_PATHS) and error.filename is not None:
         values = (
             a.partition("=")[2] if _FLAG.fullmatch(a) else a for a in arguments

@@ -1,7 +1,7 @@
 """Compares a trained language model with n-gram models.
 
-N-gram models take seconds to count. A model that predicts no better than they
-do has learned too little, whatever its perplexity.
+Counting n-grams takes seconds. A neural model that predicts no better has
+learned too little.
 """
 
 import math
@@ -18,17 +18,18 @@ NAME = "comparison"
 _ORDER = 5
 # Number of words to print, and their minimum count in the test text.
 _WORDS, _OFTEN = 8, 3
-# Minimum bits gained per occurrence; fewer would be printed as 0.0.
+# Minimum bits saved per occurrence; fewer would be printed as 0.0.
 _LEAST = 0.05
 _LINES, _LONGEST = 3, 25
 _BITS = math.log(2.0)
-# A model above this fraction of the unigram perplexity learned little.
+# A model whose perplexity is above this share of the unigram model's learned
+# little.
 _LEARNED = 0.8
 
 
 def compare(experiment, model, asked, verbose, before):
-    """Returns the perplexities of n-gram models, the words that the model
-    predicts much better, and generated lines."""
+    """Returns the perplexities of n-gram models, the words that the neural
+    model predicts much better, and generated lines, as a dict."""
     import numpy as np
 
     from memlm_keras.models.streaming import concatenate_batches
@@ -64,8 +65,7 @@ def compare(experiment, model, asked, verbose, before):
 
 
 def _before_training(experiment, verbose):
-    """Returns the perplexity of a trained model before it was trained
-    further."""
+    """Returns the perplexity of a trained model before further training."""
     if "trained" not in experiment.preset:
         return {}
     model = experiment.make_model()
@@ -96,8 +96,9 @@ def _perplexities(model, corpus, splits=("validation", "test")):
 def warn_if_little_is_learned(
     experiment, results, command=None, compared=False
 ):
-    """Prints advice if the test perplexity is hardly below the unigram model's;
-    with `compared`, `describe` gives the advice about epochs."""
+    """Prints advice if the test perplexity is hardly below the unigram model's.
+
+    If `compared`, `describe` gives the advice about epochs instead."""
     corpus = experiment.corpus
     if not can_be_counted(corpus):
         return
@@ -141,7 +142,7 @@ def _flags(command):
 
 
 def _gained(vocabulary, words, nats):
-    """Returns the words with the most bits gained over all occurrences."""
+    """Returns the words whose occurrences save the most bits in all."""
     import numpy as np
 
     counts = np.bincount(words, minlength=len(vocabulary))
@@ -172,8 +173,8 @@ def _generated(experiment, model):
 
 
 def _behind_counting(results, rows):
-    """Yields a line of advice if the model is behind Kneser-Ney, where both
-    have a cache or neither has."""
+    """Yields a line of advice if the model is worse than Kneser-Ney, compared
+    with a cache for both or for neither."""
     pairs = {
         "": ("this model", "Kneser-Ney, order 5"),
         " with a cache": ("this model with a cache", "Kneser-Ney with a cache"),

@@ -22,8 +22,8 @@ _TREEBANK_FILE = re.compile(rf"(?:(.+)-ud-)?({'|'.join(_TREEBANK)})\b.*")
 
 
 class Dataset:
-    """The corpus that the option `dataset` names, loaded by `load`; raises
-    `UsageError` if there is none, or if the options `reading` do not apply."""
+    """The corpus of the option `dataset`, loaded by `load`; raises `UsageError`
+    if it does not exist or an option in `reading` does not apply."""
 
     def __init__(self, name, kind, sentences=False, reading=None):
         self.name = str(name)
@@ -48,14 +48,14 @@ class Dataset:
 
     @functools.cached_property
     def treebank(self):
-        """Training, validation and test files of a treebank, as three lists of
-        paths; `None` if the dataset is not a treebank."""
+        """Three lists of the training, validation and test files of a treebank;
+        `None` if the dataset is not a treebank."""
         folder = self.paths[0]
         named = self.name in TEXTS or self.kind == CLASSIFIER
         if len(self.paths) > 1 or named or not folder.is_dir():
             return None
         files = sorted(folder.glob("*.conllu"))
-        # A folder with a text may hold its parses too.
+        # A folder with a text may also contain its parses.
         if not files or _find_splits(folder) is not None:
             return None
         matches = [(_TREEBANK_FILE.fullmatch(f.stem), f) for f in files]
@@ -74,9 +74,9 @@ class Dataset:
         return paths
 
     def load(self, vocabulary=None, labels=None, whole=False):
-        """Loads the corpus; `vocabulary` and `labels` that are `None` are taken
-        from the training text. With `whole`, a single file of pairs is used
-        for testing only."""
+        """Loads the corpus; takes vocabulary and labels from the training text
+        where they are `None`. If `whole`, a single file of pairs is the test
+        set and is not split."""
         with wrong_use():
             corpus = self._load(vocabulary, labels, whole)
         lines = self.reading.get("training_lines")
@@ -207,14 +207,14 @@ def _find_splits(path):
 
 
 def reads_sentences(preset):
-    """Returns whether a preset's model reads each sentence by itself."""
+    """Returns whether a preset's model reads each sentence separately."""
     return preset["kind"] == AUTOENCODER or preset["data"].get(
         "sentences", False
     )
 
 
 def has_documents(corpus, required=False):
-    """Returns whether a corpus has documents; raises if `required` and not."""
+    """Returns whether a corpus has documents; if `required`, raises if not."""
     has = corpus.train.document_starts is not None
     if required and not has:
         raise UsageError(
@@ -226,8 +226,8 @@ def has_documents(corpus, required=False):
 
 
 def _describe(corpus, is_counted):
-    """Prints how the user's text was read and its share of unknown words;
-    `is_counted` says that the vocabulary was built from this text."""
+    """Prints how a text was read and its share of unknown words; `is_counted`
+    means that the vocabulary was built from this text."""
     if corpus.description:
         print(corpus.description)
     known = corpus.vocabulary
@@ -252,8 +252,8 @@ def unit_of(vocabulary):
 
 
 def can_be_counted(corpus):
-    """Returns whether n-gram models accept a corpus' vocabulary: the end of a
-    sentence must have the id 0."""
+    """Returns whether n-gram models accept the vocabulary of a corpus, in which
+    the end of a sentence must have the id 0."""
     # `memlm_keras.ngrams` defines this id but imports Keras.
     return corpus.vocabulary.end_of_sentence_id == 0
 
@@ -298,17 +298,17 @@ def sentence_batches(experiment, split, **arguments):
 
 
 def evaluation_batches(experiment, model, split):
-    """Returns the batches of a split on which perplexity is reported."""
+    """Returns the batches of a split for the reported perplexity."""
     corpus, settings = experiment.corpus, experiment.settings
     if reads_sentences(experiment.preset):
         if model.causal:
             return corpus.batches(split, 64, 32, sentences=True)
         return sentence_batches(experiment, split)
     if not settings["documents"]:
-        # Published figures read a continuous text in one row.
+        # As for published perplexities: one continuous text in one row.
         return corpus.batches(split, 1, 100)
-    # Documents are independent, so the number of rows changes no result. Empty
-    # rows are added so that each device gets equally many.
+    # Documents are independent, so the number of rows does not change results.
+    # Empty rows are added, so that every device gets as many.
     starts = getattr(corpus, split).document_starts
     rows = min(settings["batch_size"], len(starts))
     devices = memlm.training.distribution.num_devices(model)

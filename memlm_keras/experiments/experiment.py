@@ -33,7 +33,7 @@ from memlm_keras.experiments.run_folder import CONFIG
 from memlm_keras.experiments.run_folder import RunFolder
 from memlm_keras.presets import Measure
 
-# Modules in this folder and classes of experiments, by kind of model.
+# Module and class of the experiment for each kind of model.
 _CLASSES = {
     LANGUAGE_MODEL: ("language_model", "LanguageModelExperiment"),
     CLASSIFIER: ("pairs", "ClassifierExperiment"),
@@ -49,14 +49,13 @@ class Experiment:
     train` and in a row of a table.
 
     Args:
-        preset: string, one of `memlm_keras.presets.names()`, where the paper
-            may be left out if no other paper has a row with this name;
-            `"kneser_ney_5"` or `"kneser_ney_5_cache"`, the n-gram models of
-            Tran et al. (2016); or the name or folder of a trained model, which
-            is trained further.
+        preset: string, one of `memlm_keras.presets.names()`, without the paper
+            if the row's name is unique; `"kneser_ney_5"` or
+            `"kneser_ney_5_cache"`, the n-gram models of Tran et al. (2016); or
+            the name or folder of a trained model, to train it further.
         dataset: string, as for the flag `--dataset` of `memlm train`.
         seed: integer, seed of weights, dropout and shuffling.
-        corpus: the corpus of `dataset`, if it is loaded already.
+        corpus: the corpus of `dataset`, if it was loaded before.
         run_folder: `RunFolder` of an earlier run of this experiment.
         **overrides: changes of the preset, named as in
             `memlm_keras.experiments.options.OVERRIDES`, such as `scale`,
@@ -89,7 +88,7 @@ class Experiment:
     kind = None
     monitor = "val_perplexity"  # metric that selects the best epoch
     mode = "min"  # whether the best `monitor` is "min" or "max"
-    # Results to print.
+    # Results that are printed after training.
     columns = [
         Measure("validation", ("validation", "perplexity")),
         Measure("test", ("test", "perplexity")),
@@ -144,7 +143,7 @@ class Experiment:
         self._corpus = corpus
 
     def with_corpus(self, corpus):
-        """Returns an equal experiment on a corpus that is loaded already."""
+        """Returns the same experiment with a corpus that was loaded before."""
         return type(self)(
             **self.recipe, corpus=corpus, run_folder=self.run_folder
         )
@@ -158,7 +157,7 @@ class Experiment:
 
     @property
     def recipe(self):
-        """All arguments: `Experiment(**recipe)` is an equal experiment."""
+        """All arguments: `Experiment(**recipe)` makes the same experiment."""
         return {
             "preset": self.preset_name,
             "dataset": self.dataset.name,
@@ -203,10 +202,10 @@ class Experiment:
         return epochs, patience
 
     def make(self):
-        """Makes and compiles the model; seed Keras beforehand.
+        """Makes and compiles the model, with weights from Keras' global seed.
 
         Returns:
-            `(model, callbacks)`, with the callbacks of the preset's training.
+            `(model, callbacks)`, with the callbacks for its training.
         """
         from keras.saving import deserialize_keras_object
 
@@ -221,20 +220,19 @@ class Experiment:
         """Makes the model without compiling it."""
         config = {
             "vocabulary": self.corpus.vocabulary,
-            # Keras removes cells from the config of their layers.
+            # `from_config` of Keras' RNN removes the cell from its argument.
             **copy.deepcopy(self._model_config()),
         }
         return getattr(memlm, self.kind).from_config(config)
 
-    # === Subclasses define the first two of these methods and may override the
-    # others ===
+    # === Subclasses define the first two methods and may override others ===
 
     def training_batches(self, model):
         """Returns training batches and validation batches."""
         raise NotImplementedError
 
     def measure(self, model, verbose=0):
-        """Returns measurements of a trained model, a dict by split."""
+        """Measures a trained model; returns a dict by split."""
         raise NotImplementedError
 
     def draw(self, model, folder, pictures=None, verbose=0):
@@ -242,7 +240,7 @@ class Experiment:
         return []
 
     def examples(self, path):
-        """Returns a list of commands that use the model of a run folder."""
+        """Returns a list of example commands for the model of a run folder."""
         return []
 
     def _make_preset(self):
@@ -250,7 +248,7 @@ class Experiment:
         return read_preset(self.preset_name, self.overrides)
 
     def _settings(self):
-        """Returns the sizes and rates for `settings`, a dict."""
+        """Returns a dict of the sizes and rates in `settings`."""
         preset, overrides = self.preset, self.overrides
         size = preset["data"]["batch_size"]
         rate = preset["optimizer"]["config"]["learning_rate"]
@@ -265,7 +263,7 @@ class Experiment:
         }
 
     def _vocabulary(self):
-        """Returns the vocabulary to read the text with; `None` builds one."""
+        """Returns the vocabulary for the text; `None` to build one from it."""
         return None
 
     def _model_config(self):
@@ -273,25 +271,25 @@ class Experiment:
         return self.preset["model"]
 
     def _callbacks(self, model):
-        """Returns the callbacks of this kind of experiment."""
+        """Returns the callbacks for training this kind of model."""
         return []
 
     def _keep_better(self, model, validation):
-        """Restores the initial weights if further training did not improve the
-        model; returns whether it did."""
+        """Returns whether training improved a trained model; if not, restores
+        its initial weights."""
         return True
 
     def _warn(self, results, command, compared):
         """Prints warnings about the results, if any."""
 
     def _go_on_as_1_0(self):
-        """Sets the defaults of version 1.0, which started the run."""
+        """Sets the defaults of version 1.0, in which the run began."""
 
     # === Running ===
 
     def check(self, measures, pictures=None, devices=None):
-        """Returns the checked `measures`; raises `UsageError` for conflicting
-        arguments of `run`, before a text is read."""
+        """Checks arguments of `run` before it reads a text; returns the
+        converted `measures`, or raises `UsageError`."""
         if devices is not None and "distribution" not in self.overrides:
             raise UsageError(
                 "devices needs --distribution=data_parallel. Received: "
@@ -304,8 +302,8 @@ class Experiment:
         return read_options(MEASURING, measures, self.kind)
 
     def check_measures(self, measures):
-        """Raises `UsageError` for measures that do not apply to the model and
-        its text."""
+        """Raises `UsageError` for measures that do not apply to the model or
+        the text."""
         for measurement in measurements.MEASUREMENTS:
             asked = any(option in measures for option in measurement.needs)
             if asked and measurement.check:
@@ -326,10 +324,10 @@ class Experiment:
         overwrite=False,
         command=None,
     ):
-        """Trains, measures the best epoch's model and draws, in a run folder.
+        """Trains, measures the model of the best epoch and draws its pictures.
 
         A finished run is not trained again; only missing `measures` are added.
-        An interrupted run continues. A folder with other settings is refused.
+        An interrupted run continues.
 
         Args:
             folder: path of the run folder.
@@ -343,7 +341,7 @@ class Experiment:
             measures: dict of further measurements, named as in
                 `memlm_keras.experiments.options.MEASURING`.
             pictures: dict of pictures, named as in `options.PICTURES`.
-            overwrite: boolean, whether to move an older folder aside and start
+            overwrite: boolean, whether to rename an older folder and start
                 again.
             command: string, the command to record in the results.
 
@@ -351,8 +349,8 @@ class Experiment:
             The contents of `results.json`, a dict.
 
         Raises:
-            UsageError: if the folder holds a run with other settings, a
-                measure does not apply to the model, or there are fewer devices.
+            UsageError: if the folder has a run with other settings, a measure
+                does not apply to the model, or there are too few devices.
             OSError: if the folder cannot be written or is in use by another
                 process.
         """
@@ -436,21 +434,22 @@ class Experiment:
 
     @contextlib.contextmanager
     def _using(self, folder):
-        """Context that locks a folder; removes it if the run is refused."""
+        """Context that locks a folder, and removes an empty one after a
+        `UsageError`."""
         try:
             with files.hold(folder):
                 yield
         except UsageError:
-            # `rmdir` fails if the folder has any files.
+            # `rmdir` fails if the folder has files.
             with contextlib.suppress(OSError):
                 pathlib.Path(folder).rmdir()
             raise
 
     def scores(self, model, split, verbose=0):
-        """Returns the scores of a split by a trained language model.
+        """Returns a trained language model's scores of a split.
 
-        The scores of the last model are cached, because they take most of the
-        time of a measurement; its weights must not change in between.
+        Caches the scores of the last model, because computing them takes most
+        of the time of a measurement. Its weights must not change in between.
 
         Args:
             model: a `memlm_keras.LanguageModel`.
@@ -478,24 +477,23 @@ class Experiment:
         return scores[split]
 
     def last_model(self):
-        """Returns the last epoch's model of a finished run from its checkpoint,
-        as `model.keras` holds the best epoch's."""
+        """Returns the model of a finished run's last epoch."""
         folder = self.run_folder
         if not folder.checkpoint.exists():
             raise UsageError(
-                f"--test_last needs {folder.checkpoint}, which has the weights "
-                "of the last epoch, and does not exist."
+                f"--test_last needs the weights of the last epoch in "
+                f"{folder.checkpoint}, which does not exist."
             )
         results = folder.results()
         with self._scope(None):
             model, callbacks = self.make()
-            # Only loads the checkpoint: all epochs are done.
+            # All epochs are done, so this only loads the checkpoint.
             epochs, patience = results["epochs"], results["patience"]
             self._fit(model, callbacks, epochs, patience, last=True)
         return model
 
     def _scope(self, devices):
-        """Returns the distribution scope of the model and its training."""
+        """Returns the scope that distributes the model over devices."""
         if "distribution" not in self.overrides:
             return contextlib.nullcontext()
         process.import_keras()
@@ -514,8 +512,8 @@ class Experiment:
         return results
 
     def _summary(self, log, improved, finite):
-        """Returns epochs and speed of a run. Ties go to the first epoch; the
-        best epoch is 0 if none improved the model or the first diverged."""
+        """Returns epochs and speed of a run. The best epoch is the first of
+        equal ones, and 0 if no epoch improved the model."""
         best = max if self.mode == "max" else min
         monitor = [row[self.monitor] for row in log]
         if not finite:
@@ -541,8 +539,9 @@ class Experiment:
         verbose=0,
         last=False,
     ):
-        """Trains or continues, keeping the weights of the best or the last
-        epoch; returns whether the loss was finite, and validation batches."""
+        """Trains or continues, and keeps the weights of the best epoch, or of
+        the `last`; returns whether the loss was finite, and validation
+        batches."""
         import keras
 
         from memlm_keras.training.callbacks import CSVLogger
@@ -597,9 +596,9 @@ class Experiment:
                 raise
             what = str(error).partition(" Resume with ")[0]
             raise UsageError(
-                f"{what} A default of {self.preset_name} may have changed "
-                "since, as CHANGELOG.md says: give the old value by its flag, "
-                "which begins another run, or --overwrite to begin this again."
+                f"{what} A default of {self.preset_name} may have changed (see "
+                "CHANGELOG.md): give the old value by its flag, which starts "
+                "another run, or --overwrite to start this one again."
             ) from None
         return not stop_on_nan.stopped, validation
 
@@ -622,7 +621,8 @@ def read_preset(name, overrides):
 
 
 def _set_dropout(model, rate):
-    """Sets all nonzero dropout rates of a model, or else its `dropout`."""
+    """Sets all nonzero dropout rates of a model; if all are zero, sets its
+    argument `dropout`."""
     rates = model.get("dropout")
     if isinstance(rates, dict):
         places = [place for place in rates if place != "variational"]
@@ -638,7 +638,7 @@ def _set_dropout(model, rate):
 
 def run_name(label, preset, overrides, seed):
     """Returns the name of a run folder."""
-    # A trained model's path is shortened to its last two parts.
+    # The path of a trained model is shortened to its last two parts.
     parts = [label, *preset.split("/")[-2:], *name_parts(overrides)]
     return "-".join([*parts, f"seed{seed}"])
 
@@ -667,9 +667,9 @@ def experiment_of(folder, **changes):
             raise
         message = (
             f"The text of {folder.path} was at {recipe['dataset']}, as its "
-            "config.json says, and is not there now. Put it there again"
+            "config.json says, and is not there now. Put it back"
         )
-        # An n-gram model is counted on its own text, so no other will do.
+        # An n-gram model is counted again, so it needs its own text.
         if folder.kind != KNESER_NEY:
             message += (
                 ", or say where it is: memlm evaluate "

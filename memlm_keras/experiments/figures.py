@@ -1,4 +1,4 @@
-"""Draws attention of trained models, learning curves and tables."""
+"""Draws the attention of trained models, learning curves and line plots."""
 
 import math
 import pathlib
@@ -14,7 +14,7 @@ from memlm_keras.experiments.options import wrong_use
 from memlm_keras.experiments.tables import report
 
 MEAN_ATTENTION, CURVE = "mean_attention.csv", "curve.png"
-# Analyses of Tran et al. (2016, Section 5), and the names of their files.
+# Analyses of Tran et al. (2016, Section 5), and the files that they write.
 ANALYSES = {
     "columns": ("attention_columns.png", "attention_columns.csv"),
     "predictions": ("sentence_predictions.png", "sentence_predictions.csv"),
@@ -52,15 +52,15 @@ def check_pictures(experiment, pictures):
     memory = experiment.preset.get("model", {}).get("memory")
     if memory is None or "Bidirectional" in memory["class_name"]:
         raise UsageError(
-            "analyses need a model with a memory that attends to what was "
-            "read before, such as tran2016/rm_tm_gated. Received: "
+            "analyses need a model with a memory that attends to earlier "
+            "tokens, such as tran2016/rm_tm_gated. Received: "
             f"preset={experiment.preset_name}"
         )
     window = memory["config"].get("window", _NEAREST)
     if "pairs" in names and window < _NEAREST:
         raise UsageError(
-            f"analyses=pairs needs a window of at least {_NEAREST}, the least "
-            f"distance of its pairs. Received: window={window}"
+            f"analyses=pairs needs a window of at least {_NEAREST}. Received: "
+            f"window={window}"
         )
     if "dependencies" in names:
         _parses(experiment, pictures)
@@ -79,8 +79,8 @@ def analyses_of(pictures):
 
 
 def draw_language_model(experiment, model, folder, pictures, verbose=1):
-    """Draws attention and the requested analyses; returns the pictures' paths,
-    an empty list for a model that does not attend to earlier tokens."""
+    """Draws the attention of a model, if it attends to earlier tokens, and the
+    requested analyses; returns the paths of the pictures."""
     if model.attending is None or not model.causal:
         return []
     corpus = experiment.corpus
@@ -89,7 +89,7 @@ def draw_language_model(experiment, model, folder, pictures, verbose=1):
     batches = evaluation_batches(experiment, model, "test")
     drawn = [folder / "attention.png"]
     tokens = _passage(corpus, batches, pictures.get("passage", _PASSAGE))
-    # Earlier memory slots are still empty.
+    # Slots before the passage are empty.
     weights = model.attention(tokens[None])[0][:, -len(tokens) :]
     memlm.analysis.plot_attention(
         weights,
@@ -111,7 +111,7 @@ def draw_language_model(experiment, model, folder, pictures, verbose=1):
 
 
 def draw_sentence(models, corpus, path, sentence=None):
-    """Draws a PNG of the attention of `models`, a dict, in one sentence."""
+    """Draws the attention of `models`, a dict, in one sentence as PNG."""
     words = drawn_words(corpus, sentence)
     found = {
         name: memlm.analysis.sentence_predictions(
@@ -132,7 +132,7 @@ def drawn_words(corpus, sentence=None):
         known = vocabulary.encode(given) != unknown
         if not known.all():
             lacking = [word for word, has in zip(given, known) if not has]
-            print("The vocabulary lacks, of the sentence:", " ".join(lacking))
+            print("Words not in the vocabulary:", " ".join(lacking))
         return given
     tokens = np.asarray(corpus.test.tokens)
 
@@ -189,14 +189,14 @@ def draw_lines(panels, path, x_label, y_label):
 
 
 def draw_curve(log, monitor, path, title):
-    """Draws a metric of the training and validation text by epoch, and marks
+    """Draws a metric on the training and validation text by epoch, and marks
     the best epoch."""
     from matplotlib.ticker import LogLocator
     from matplotlib.ticker import MaxNLocator
     from matplotlib.ticker import NullFormatter
     from matplotlib.ticker import StrMethodFormatter
 
-    # This imports Keras, which a finished run does not need.
+    # Imports Keras, which a finished run does not need.
     from memlm_keras.analysis import pictures
 
     figure, axes = pictures.subplots(6, 4)
@@ -216,7 +216,8 @@ def draw_curve(log, monitor, path, title):
         label = f"best: epoch {epochs[best]}, {value:.4g}"
         axes.plot(epochs[best], value, "*k", markersize=12, label=label)
     if shown and min(shown) > 0 and not metric.endswith("accuracy"):
-        # A first epoch of thousands would flatten the others.
+        # On a linear scale, a first perplexity of thousands would flatten the
+        # others.
         axes.set_yscale("log")
         narrow = max(shown) < 4 * min(shown)
         axes.yaxis.set_major_locator(
@@ -314,8 +315,8 @@ def _draw_dependencies(experiment, model, title, paths, pictures, verbose):
     words = [word for sentence in parses for word in sentence.words]
     unknown = np.mean(vocabulary.encode(words) == vocabulary.unknown_id)
     print(
-        f"{name}: {len(parses):,} sentences, {len(words):,} words, of which "
-        f"the vocabulary lacks {unknown:.1%}."
+        f"{name}: {len(parses):,} sentences, {len(words):,} words; "
+        f"{unknown:.1%} of them are not in the vocabulary."
     )
     attention = memlm.analysis.dependency_attention(
         model, parses, vocabulary, verbose=int(verbose == 1)
@@ -349,9 +350,8 @@ def _parses(experiment, pictures):
         paths = treebank[-1]
     else:
         raise UsageError(
-            "analyses=dependencies needs conllu, the path of a file of parsed "
-            "sentences, such as de_gsd-ud-test.conllu, unless the dataset is a "
-            "treebank."
+            "analyses=dependencies needs a treebank as dataset, or conllu, a "
+            "file of parsed sentences such as de_gsd-ud-test.conllu."
         )
     read = memlm.analysis.read_conllu
     with wrong_use():

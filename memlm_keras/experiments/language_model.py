@@ -24,7 +24,7 @@ from memlm_keras.experiments.options import NoUseError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.presets.rows import serialized
 
-# Papers' evaluation protocols, reported next to the standard one.
+# Papers with an evaluation protocol of their own, which is reported too.
 _ALSO = {"salton2017": ("salton2017",)}
 # Size of a batch's logits, in bytes, above which a warning is printed.
 LARGE_LOGITS = 2**30
@@ -129,13 +129,14 @@ class LanguageModelExperiment(Experiment):
         )
         if not model.causal:
             raise UsageError(
-                f"{self.preset_name} reads its text from both sides; models "
-                "that read from the left are trained further."
+                f"{self.preset_name} reads text from both sides; only causal "
+                "models are trained further."
             )
         return model
 
     def _callbacks(self, model):
-        """Returns learning rate callbacks, or sets a schedule by batch."""
+        """Returns the callbacks that set the learning rate; a linear decay sets
+        the optimizer's schedule instead."""
         from keras import callbacks
         from keras.optimizers import schedules
 
@@ -161,7 +162,8 @@ class LanguageModelExperiment(Experiment):
         return [callbacks.ReduceLROnPlateau(**plateau)] if plateau else []
 
     def _units(self):
-        """Returns the units of the recurrent layers, matched on request."""
+        """Returns the units of the recurrent layers, for `match_parameters`
+        those that give the parameters of the paper's LSTM."""
         units, overrides = self.preset["units"], self.overrides
         if not overrides.get("match_parameters"):
             return units
@@ -169,8 +171,8 @@ class LanguageModelExperiment(Experiment):
         paper, row = registry.find(name)[0], name.partition("/")[2]
         if paper.matched_to is None:
             raise UsageError(
-                f"match_parameters: {paper.citation} has no row that the "
-                f"others are as large as. Received: preset={name}"
+                f"match_parameters: {paper.citation} has no row whose size the "
+                f"others have. Received: preset={name}"
             )
         if row in paper.unmatched:
             return units
@@ -200,8 +202,9 @@ class LanguageModelExperiment(Experiment):
             validation = corpus.batches(split, rows, settings["segment_length"])
             if corpus.train.document_starts is not None:
                 print(
-                    f"{corpus.name} has documents, and this run reads "
-                    "across them; --documents begins each afresh."
+                    f"{corpus.name} has documents, and this run reads them as "
+                    "one text; with --documents, each starts from the initial "
+                    "state."
                 )
         if validation is None:
             validation = evaluation_batches(self, model, "validation")
@@ -228,7 +231,7 @@ class LanguageModelExperiment(Experiment):
         )
 
     def _warn_of_long_sentences(self):
-        """Prints a warning if the longest sentence makes very large logits."""
+        """Prints a warning if the longest sentence needs very large logits."""
         settings, corpus = self.settings, self.corpus
         tokens = np.asarray(corpus.train.tokens)
         starts = memlm.data.sentence_starts(
@@ -243,7 +246,7 @@ class LanguageModelExperiment(Experiment):
                 f"The longest sentence of the training text has {longest:,} "
                 f"tokens: the logits of {rows} such rows take "
                 f"{size / 2**30:.1f} GiB, and training several times that. "
-                "Lower --batch_size, or divide such lines in the text."
+                "Lower --batch_size, or split such lines of the text."
             )
 
     def noised(self, batches):
@@ -274,15 +277,14 @@ class LanguageModelExperiment(Experiment):
             for weight, value in pairs:
                 weight.assign(value)
             print(
-                "No epoch is better than the model as it was: the perplexity "
-                f"of the validation text is {found:.2f}, and was "
-                f"{expected:.2f}. Its weights are kept. Try a lower "
-                "--learning_rate."
+                "No epoch improved the model: the perplexity of the validation "
+                f"text is {found:.2f}, and was {expected:.2f} before. The "
+                "original weights are kept. Try a lower --learning_rate."
             )
         return improved
 
     def measure(self, model, verbose=0):
-        """Measures perplexities and, on CBT, the accuracy of answers."""
+        """Measures perplexities and, for CBT, the accuracy of answers."""
         batches = functools.partial(evaluation_batches, self, model)
         also = _ALSO.get(self.preset_name.partition("/")[0], ())
         scores = functools.partial(self.scores, model, verbose=verbose)
@@ -318,8 +320,8 @@ class LanguageModelExperiment(Experiment):
 
 
 def _prompt(corpus):
-    """Returns words to show as a prompt, without punctuation, which a shell
-    might interpret: the first words of a test sentence, or words within one."""
+    """Returns the prompt of an example: the first words of a test sentence, or
+    words within one, without punctuation, which a shell might interpret."""
     vocabulary, tokens = corpus.vocabulary, np.asarray(corpus.test.tokens)
     end, within = vocabulary.end_of_sentence_id, []
     for sentence in np.split(tokens, np.flatnonzero(tokens == end)):
@@ -340,17 +342,18 @@ def _preset_of_trained(name, folder, overrides):
     kind = trained.read_metadata(folder)["kind"]
     if kind != LANGUAGE_MODEL:
         raise UsageError(
-            f"{name} is a trained {kind}; language models are trained further."
+            f"{name} is a trained {kind}; only language models are trained "
+            "further."
         )
     for option in overrides.keys() - _FURTHER_OPTIONS:
         raise NoUseError(
             option,
-            f"{name} is a trained model, which has its sizes and its "
-            f"vocabulary. Received: {option}={overrides[option]}",
+            f"{name} is a trained model and keeps its sizes and vocabulary. "
+            f"Received: {option}={overrides[option]}",
         )
     model = trained.read_config(folder)
     if model.pop("vocabulary", None) is None:
-        raise UsageError(f"{name} has no vocabulary to read a text with.")
+        raise UsageError(f"{name} has no vocabulary, so it reads no text.")
     preset = registry.get(_OWN)
     _change_training(preset, overrides)
     preset["optimizer"]["config"]["learning_rate"] = _FURTHER_RATE
@@ -376,16 +379,16 @@ def _dropout_of(overrides):
 
 
 def _shortened(split, rows, most):
-    """Returns at most `most` tokens of a split, as `rows` equally spaced
-    pieces."""
+    """Returns a split shortened to at most `most` tokens, in `rows` equally
+    spaced pieces."""
     if most is None or len(split) <= most:
         return split
     length = len(split) // rows
     places = split.tokens[: rows * length].reshape(rows, length)
     part = places[:, : most // rows].ravel()
     print(
-        f"After each epoch, {len(part):,} of the {len(split):,} tokens for "
-        "validation are read."
+        f"After each epoch, {len(part):,} of the {len(split):,} validation "
+        "tokens are read."
     )
     return memlm.data.Split(part)
 
@@ -397,8 +400,8 @@ def _change_training(preset, overrides):
     if len(given) > 1:
         received = " and ".join(f"{n}={value}" for n, value in given.items())
         raise UsageError(
-            "linear_decay, halve_after and halve are schedules of the learning "
-            f"rate; give one of them. Received: {received}"
+            "linear_decay, halve_after and halve: give one of them. Received: "
+            f"{received}"
         )
     if overrides.keys().isdisjoint(("optimizer", "halve")):
         return
@@ -423,7 +426,8 @@ def _rates(overrides, schedule):
 
 @functools.cache
 def _matched_units(reference, name, size, embedding_dim, scale, window):
-    """Returns the units that give as many parameters as `reference`."""
+    """Returns the units with which a preset has as many parameters as
+    `reference`."""
     budget = memlm.presets.count_params(reference, size, scale=scale)
     sizes = {} if window is None else {"window": window}
     return memlm.presets.match_parameters(
@@ -439,7 +443,7 @@ def _warn_of_few_documents(corpus, batches):
         print(
             f"{corpus.name} has {len(corpus.train.document_starts)} documents "
             f"in {batches.batch_size} rows, so {empty:.0%} of an epoch is "
-            "padding, which takes time; --nodocuments reads across them."
+            "padding, which takes time; --nodocuments reads them as one text."
         )
 
 
@@ -451,7 +455,7 @@ def _change_smoothing(name, preset, overrides):
         if not (noise or smoothing):
             raise NoUseError(
                 "rate",
-                "rate is for models that are noised or smoothed. Received: "
+                "rate needs a smoothed or a noised model. Received: "
                 f"preset={name}",
             )
         for config in filter(None, (noise, smoothing)):
@@ -471,7 +475,7 @@ def _add_memory(name, model, window):
     if model.get("memory") is not None:
         raise NoUseError(
             "memory",
-            f"memory is for presets without one. Received: preset={name}",
+            f"memory needs a preset without one. Received: preset={name}",
         )
     last = model["recurrent"][-1]["config"]
     while "cell" in last:

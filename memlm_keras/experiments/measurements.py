@@ -24,12 +24,12 @@ BITS = ("bits_per_word", "bits_per_character")
 NUMBERS = ("perplexity", "accuracy", "token_accuracy", "sequence_accuracy")
 # Batch size of autoencoders.
 _ROWS = 50
-# Steps of an update, and segments of the validation text, as in Krause et al.
-# (2018) and their code; a preset may set its own.
+# Steps of an update and segments of the validation text of dynamic evaluation,
+# as in Krause et al. (2018) and their code; a preset may set others.
 _DYNAMIC = {"steps": 5, "segments": 6000}
-# Settings of a cache.
+# Arguments of a neural cache.
 _CACHE = ("size", "theta", "weight")
-# Batch size of the gradient statistics, as in Krause et al.
+# Batch size for the statistics of gradients, as in Krause et al.
 _DYNAMIC_ROWS = 100
 
 
@@ -39,15 +39,16 @@ class Measurement:
 
     name: str  # its key in `results.json`
     # Maps (experiment, model, asked, verbose, before) to plain values; `before`
-    # is the dict of results so far.
+    # is the dict of earlier results.
     function: Callable
-    # From each required option to its key in the results, or `None`. If there
-    # are several, the first must be given by the user, not by the preset.
+    # Maps each required option to its key in the results, or to `None`. Of
+    # several, the user must give the first; the preset may give the others.
     needs: dict
     check: Callable | None = None  # (experiment, asked); raises `UsageError`
 
     def settings(self, asked):
-        """Returns the identifying values, or `None` if not requested."""
+        """Returns the settings that identify the measurement, or `None` if it
+        is not requested."""
         if not all(asked.get(option) for option in self.needs):
             return None
         if self.name == COMPLETION:
@@ -71,14 +72,14 @@ class Request:
         return self.measurement.name
 
     def make(self, model, verbose, before):
-        """Measures; returns plain values."""
+        """Measures a model; returns a dict of plain values."""
         found = self.measurement.function(
             self.experiment, model, self.asked, verbose, before
         )
         return {**self.settings, **found}
 
     def is_in(self, results):
-        """Whether results contain it, measured with the same settings."""
+        """Returns whether results have it, measured with the same settings."""
         made = results.get(self.name)
         return made is not None and all(
             made.get(key) == value for key, value in self.settings.items()
@@ -86,10 +87,10 @@ class Request:
 
 
 def requests(experiment, asked, before):
-    """Returns the `Request`s of the options `asked` and of the preset.
+    """Returns a list of `Request`s, from the options `asked` and the preset.
 
-    Combined measurements run only if the user asks for them. The cache size of
-    earlier results `before` replaces the preset's."""
+    Measurements that need several options run only if the user asks for them.
+    The cache size in the earlier results `before` replaces the preset's."""
     typed = {option for option, value in asked.items() if value}
     if cache := experiment.preset.get("cache"):
         size = before.get("cache", cache)["size"]
@@ -112,7 +113,7 @@ def requests(experiment, asked, before):
 
 
 def plain_perplexity(result):
-    """Returns a `Perplexity`, with other protocols, as a dict."""
+    """Returns a `Perplexity` and its other protocols as a dict."""
     names = "perplexity loss predicted_tokens total_tokens protocol".split()
     others = {k: plain_perplexity(v) for k, v in result.others.items()}
     return {name: getattr(result, name) for name in names} | others
@@ -127,10 +128,10 @@ def perplexities(
     splits=("validation", "test"),
     scores=lambda split: None,
 ):
-    """Returns perplexities by split, with bits per word and character.
+    """Returns perplexities and bits per word and character, a dict by split.
 
-    `batches` and `scores` are functions of the split; `scores` returns known
-    scores or `None`."""
+    `batches` and `scores` map a split to its batches and to known scores, or
+    `None`."""
     return {
         split: plain_with_bits(
             memlm.evaluation.perplexity(
@@ -148,8 +149,8 @@ def perplexities(
 
 
 def plain_with_bits(result, corpus, split):
-    """Returns a `Perplexity` of a split as a dict, with bits per word and
-    character if the split has counts of its text."""
+    """Returns a `Perplexity` as a dict, with bits per word and character if the
+    split has counts of its words and characters."""
     values, split = plain_perplexity(result), getattr(corpus, split)
     if split.counts is None or not result.causal:
         return values
@@ -162,7 +163,7 @@ def plain_with_bits(result, corpus, split):
 
 
 def describe_bits(values):
-    """Returns one line with the bits of a split's results, or `None`."""
+    """Returns a line with the bits in a split's results, or `None`."""
     if BITS[0] not in values:
         return None
     by_word, by_character = (values[name] for name in BITS)
@@ -176,8 +177,8 @@ def describe_bits(values):
 
 
 def add_cache(experiment, model, asked, verbose, before=None):
-    """Returns the model with the best cache, and the cache's settings, taken
-    from an earlier measurement `before` of the same size if given."""
+    """Returns the model with the best cache, and the cache's settings; an
+    earlier measurement `before` of the same size has them already."""
     if before and before["size"] == asked["cache_size"]:
         cache = cache_of(before)
     else:
@@ -186,7 +187,7 @@ def add_cache(experiment, model, asked, verbose, before=None):
 
 
 def cache_of(results):
-    """Returns the cache of an earlier measurement."""
+    """Makes the cache of an earlier measurement."""
     return memlm.mixtures.NeuralCache(**{k: results[k] for k in _CACHE})
 
 
@@ -195,7 +196,7 @@ def _settings_of(cache):
 
 
 def _choose_cache(experiment, model, asked, verbose):
-    """Returns the `CacheChoice` on the validation text."""
+    """Chooses a cache on the validation text; returns a `CacheChoice`."""
     choices = {
         **(experiment.preset.get("cache") or {}),
         "size": asked["cache_size"],
@@ -204,7 +205,7 @@ def _choose_cache(experiment, model, asked, verbose):
 
 
 def _try_caches(experiment, model, split, choices, verbose):
-    """Returns a `CacheChoice`, from scores of the model without a cache."""
+    """Tries caches on a split; returns a `CacheChoice`."""
     return memlm.evaluation.choose_cache(
         model,
         evaluation_batches(experiment, model, split),
@@ -241,8 +242,8 @@ def _with_cache(experiment, model, asked, verbose, before):
 def _check_cache(experiment, asked):
     if experiment.preset["model"].get("mixture") is not None:
         raise UsageError(
-            "--cache_size is for models without a mixture of their own. "
-            f"Received: preset={experiment.preset_name}"
+            "--cache_size needs a model without a mixture. Received: "
+            f"preset={experiment.preset_name}"
         )
 
 
@@ -290,7 +291,7 @@ def _dynamic(
         verbose=verbose,
     ).evaluator
     splits = reading.get("splits", ("validation", "test"))
-    report(3, f"{' and '.join(splits)} text by the best of them")
+    report(3, f"{' and '.join(splits)} text with this rate and decay")
     results = perplexities(
         best, batches, verbose, experiment.corpus, splits=splits
     )
@@ -316,8 +317,7 @@ def _check_monte_carlo(experiment, asked):
     model = experiment.make_model()
     if not variants.drops(model):
         raise UsageError(
-            f"--monte_carlo is for models with dropout, which {name} does not "
-            "have."
+            f"--monte_carlo needs a model with dropout. Received: {name}"
         )
     try:
         variants.require_masks(model)
@@ -364,8 +364,8 @@ def _last_epoch(experiment, model, asked, verbose, before):
 def _check_last(experiment, asked):
     if experiment.run_folder is None:
         raise UsageError(
-            "--test_last is for a run folder and the text of its run, without "
-            "other options of the text."
+            "--test_last needs a run folder and the text of its run: give no "
+            "options of the text."
         )
 
 
@@ -375,7 +375,7 @@ COMPLETION = "completion"
 
 
 def answer_cbt(experiment, model, verbose):
-    """Returns the accuracy on the test questions of each word type."""
+    """Computes the accuracy on the test questions of each word type."""
     return {
         word_type: _answer(experiment, model, questions, verbose)
         for word_type, questions in cbt_questions(experiment).items()
@@ -383,7 +383,7 @@ def answer_cbt(experiment, model, verbose):
 
 
 def cbt_questions(experiment):
-    """Returns the test questions of each word type, a dict."""
+    """Returns a dict of the test questions of each word type."""
     data_dir = experiment.overrides.get("data_dir")
     return {
         word_type: memlm.data.cbt_questions(
@@ -394,7 +394,7 @@ def cbt_questions(experiment):
 
 
 def identity(paths):
-    """Returns checksums that identify files, a list of integers."""
+    """Returns a list of the files' checksums, which identify them."""
     return [zlib.crc32(pathlib.Path(path).read_bytes()) for path in paths]
 
 
@@ -430,7 +430,7 @@ def _answer(experiment, model, questions, verbose):
 
 
 def reconstruction(experiment, model, split, sampler, verbose):
-    """Returns reconstruction accuracies of a split in percent, a dict."""
+    """Computes the reconstruction accuracies of a split, in percent."""
     batches = memlm.data.AutoencodingBatches(
         getattr(experiment.corpus, split).tokens,
         _ROWS,
@@ -495,8 +495,8 @@ MEASUREMENTS = (
 
 
 def print_requested(results, requests):
-    """Prints the requested measurements. If the comparison is among them, its
-    table replaces the measurements that the preset requested."""
+    """Prints the requested measurements; the table of a comparison replaces
+    the measurements that only the preset requested."""
     compared = comparison.NAME in results
     if compared:
         print("\n".join(comparison.describe(results)))
@@ -511,7 +511,7 @@ def print_requested(results, requests):
 
 
 def print_numbers(results):
-    """Prints the numbers of `results.json` or of a part, one per line."""
+    """Prints the numbers in `results.json` or in a part of it, one per line."""
     for key, value in results.items():
         if not isinstance(value, dict):
             continue

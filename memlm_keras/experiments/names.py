@@ -29,7 +29,7 @@ class Preset(NamedTuple):
 
 
 def find_preset(name):
-    """Returns the `Preset` of a name. The paper may be left out if its row's
+    """Returns the `Preset` with a name, which may omit the paper if the row's
     name is unique; presets take precedence over trained models."""
     if ngrams := _NGRAM_MODEL.fullmatch(name):
         return Preset(name, KNESER_NEY, order=int(ngrams[1]))
@@ -41,13 +41,12 @@ def find_preset(name):
         return Preset(names[0], registry.find(names[0])[1].kind)
     if names:
         raise UsageError(
-            f"Several papers have a row {name}: {', '.join(names)}. Name the "
-            "paper too."
+            f"Several papers have a row {name}. Name one: {', '.join(names)}."
         )
     with wrong_use():
         folder = trained.find(name)
     if folder is not None:
-        # The run can then be continued from any working directory.
+        # An absolute path works from any working directory.
         full = name if name in trained.names() else os.path.abspath(name)
         return Preset(full, LANGUAGE_MODEL, folder)
     if os.path.isabs(name) and not os.path.exists(name):

@@ -24,8 +24,8 @@ from memlm_keras.experiments.run_folder import load_file
 
 
 def open_run(path):
-    """Returns an `Opened` for a run folder or its parent, a `.keras` file, or
-    the name or folder of a trained model."""
+    """Opens a run folder or its parent, a `.keras` file, or a trained model by
+    name or folder; returns an `Opened`."""
     with wrong_use():
         preset = trained.find(path)
     folder = None if preset else _find_run(pathlib.Path(path))
@@ -36,7 +36,7 @@ class Opened:
     """A run folder, or a model without a run folder.
 
     Attributes:
-        path: string, the path or name as typed.
+        path: string, the path or name that the user typed.
         folder: `RunFolder`, or `None` for a model without one.
         preset: folder of a trained model, or `None`.
     """
@@ -55,13 +55,12 @@ class Opened:
 
     @property
     def counts(self):
-        """Whether this is an n-gram model, which is counted at each use."""
+        """Whether this is an n-gram model, which counts again at each use."""
         return self.folder is not None and self.folder.kind == KNESER_NEY
 
     @functools.cached_property
     def recipe(self):
-        """Arguments of the `Experiment` that trained the model, or `None` if
-        unknown."""
+        """Arguments of the model's `Experiment`; `None` if unknown."""
         if self.folder is not None:
             return self.folder.recipe()
         if self.preset is not None:
@@ -70,7 +69,7 @@ class Opened:
 
     @functools.cached_property
     def kind(self):
-        """Kind of a model that has a recipe."""
+        """Kind of the model, if it has a recipe."""
         if self.folder is not None:
             return self.folder.kind
         return trained.read_metadata(self.preset)["kind"]
@@ -80,8 +79,7 @@ class Opened:
         """The experiment of the run, on its training text."""
         if self.folder is None:
             raise UsageError(
-                f"{self.path} is a model without its run folder, which this "
-                "needs."
+                f"{self.path} is a model without the run folder needed here."
             )
         return reopen(self.folder)
 
@@ -89,10 +87,10 @@ class Opened:
     def model(self):
         """The model, not compiled."""
         import_keras()
-        # Papers of other packages may have their own layers.
+        # Registers the layers of papers in other packages.
         registry.papers()
         if self.counts:
-            # Standard output is for tables only.
+            # Only tables go to the standard output.
             with contextlib.redirect_stdout(sys.stderr):
                 return self.experiment.count(verbose=0)[1]
         if self.folder is not None:
@@ -103,7 +101,7 @@ class Opened:
         if self.kind not in KINDS:
             raise ValueError(
                 f"The trained model {self.preset} has an unknown kind: "
-                f"{self.kind!r}. Was it written by another version?"
+                f"{self.kind!r}. Another version may have written it."
             )
         return getattr(memlm, self.kind).from_preset(str(self.preset))
 
@@ -114,22 +112,20 @@ class Opened:
             return self.experiment.corpus.vocabulary
         if self.model.vocabulary is None:
             raise UsageError(
-                f"{self.path} has no vocabulary: its model was made without "
-                "`vocabulary`."
+                f"{self.path} has no vocabulary. Make it with `vocabulary`."
             )
         return self.model.vocabulary
 
     def model_that(self, method=None, cache=False):
-        """Returns the model, with the run's neural cache if `cache`; raises
-        `UsageError` if it lacks the method or a vocabulary."""
+        """Returns the model, if `cache` with the run's neural cache; raises
+        `UsageError` if it lacks `method` or a vocabulary."""
         if self.counts and cache:
             raise UsageError(
                 f"{self.path} is an n-gram model; a neural cache needs a "
-                "neural model. A run of the preset kneser_ney_5_cache has a "
-                "cache of its own."
+                "neural model. The preset kneser_ney_5_cache has its own cache."
             )
         if self.counts and method != "score":
-            # Raises: n-gram models have no model file.
+            # Raises the error that n-gram models have no model file.
             self.folder.model()
         model = self.model
         if method is not None and not hasattr(model, method):
@@ -145,15 +141,14 @@ class Opened:
         """Returns the neural cache that was chosen for the run."""
         if self.folder is None:
             raise UsageError(
-                "--cache needs a run folder, in which `memlm train` keeps the "
-                f"cache that it chose. Received: {self.path}, a model without "
-                "one"
+                "--cache needs a run folder, which has the cache that `memlm "
+                f"train` chose. Received: {self.path}, a model without one"
             )
         path = self.folder.path
         found = (self.folder.results() or {}).get("cache")
         if found is None:
             raise UsageError(
-                f"No cache was chosen for {path}: memlm evaluate "
+                f"No cache was chosen for {path}. Choose one: memlm evaluate "
                 f"{shlex.quote(str(path))} --cache_size=500"
             )
         try:
@@ -163,8 +158,8 @@ class Opened:
 
 
 def average(runs, rate=None, cache=False):
-    """Returns the model of one `Opened`, or the average of several; with
-    `rate`, it is evaluated dynamically."""
+    """Returns the model of one `Opened` or the average of several, as a
+    `DynamicEvaluator` if `rate` is given."""
     models = [run.model_that("score", cache) for run in runs]
     model = models[0] if len(models) == 1 else memlm.Ensemble(models)
     if rate is not None:
@@ -177,13 +172,13 @@ def require_different(paths):
     """Raises `UsageError` if a path is given twice."""
     if len({*paths}) < len(paths):
         raise UsageError(
-            f"Several runs must be different ones. Received: {' '.join(paths)}"
+            f"RUN must not be given twice. Received: {' '.join(paths)}"
         )
 
 
 def _find_run(path):
-    """Returns the run folder at a path, around its `model.keras`, or the only
-    one in a folder; `None` for any other `.keras` file."""
+    """Returns the `RunFolder` of a path: a run folder, its `model.keras`, or a
+    folder with only one run; `None` for another `.keras` file."""
     if path.is_file():
         folder = RunFolder(path.parent)
         if path.suffix != ".keras":
@@ -194,8 +189,8 @@ def _find_run(path):
     if not path.is_dir():
         if str(path) in registry.names():
             raise UsageError(
-                f"The weights of {path} are random until it is trained: memlm "
-                f"train {path} --dataset=FILE"
+                f"{path} is a preset, with random weights until it is trained: "
+                f"memlm train {path} --dataset=FILE"
             )
         # Run folders next to the path, or one level below.
         patterns = f"*/{CONFIG}", f"*/*/{CONFIG}"
@@ -215,4 +210,4 @@ def _find_run(path):
     if runs:
         names = ", ".join(map(str, runs[:9])) + ", ..." * (len(runs) > 9)
         raise UsageError(f"{path} holds several runs; name one: {names}")
-    raise UsageError(f"{path} is no run folder: it has no {CONFIG}.")
+    raise UsageError(f"{path} is not a run folder: it has no {CONFIG}.")

@@ -1,7 +1,5 @@
-"""Options of experiments, each declared once; does not import Keras.
-
-The flags of `memlm`, run folders, grids and `Experiment` use them.
-"""
+"""Options of experiments, for `Experiment`, run folders, grids and the flags
+of `memlm`; does not import Keras."""
 
 import contextlib
 import dataclasses
@@ -24,11 +22,11 @@ KINDS = {
 
 
 class UsageError(ValueError):
-    """Raised for a wrong name, flag or path, before anything is done."""
+    """Raised for a wrong name, flag or path, before any work is done."""
 
 
 class MissingTextError(UsageError):
-    """Raised if there is no text at a path."""
+    """Raised if a path has no text."""
 
 
 class NoUseError(UsageError):
@@ -39,12 +37,12 @@ class NoUseError(UsageError):
         self.option = option
 
 
-# Errors of a wrong path.
+# Errors that a wrong path raises.
 OF_PATHS = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 
 def text_of(error):
-    """Returns an error's message, without the number of an `OSError`."""
+    """Returns the message of an error, without the number of an `OSError`."""
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.strerror}: {error.filename}"
     return str(error)
@@ -52,7 +50,7 @@ def text_of(error):
 
 @contextlib.contextmanager
 def wrong_use():
-    """Context that turns errors of arguments and paths into `UsageError`."""
+    """Context that turns errors about arguments and paths into `UsageError`."""
     try:
         yield
     except UsageError:
@@ -68,7 +66,7 @@ def nearest(name, names):
 
 
 def split_paths(text):
-    """Splits paths at commas, unless the whole text is an existing path."""
+    """Splits a text into paths at commas, unless it is an existing path."""
     return [text] if os.path.exists(text) else text.split(",")
 
 
@@ -86,12 +84,12 @@ class Option:
     above: float | None = None
     below: float | None = None
     kinds: tuple = tuple(KINDS)  # kinds of models that use it
-    # Replaces name and value in run folders' names if not `None`.
+    # Replaces the name and value in the name of a run folder, if not `None`.
     label: str | None = None
     writes: bool = False  # whether the value is a file to write
 
     def read(self, value):
-        """Converts a value or its text; raises `UsageError` if invalid."""
+        """Converts a value or a text; raises `UsageError` if it is invalid."""
         converted = self._convert(value)
         if (
             converted is None
@@ -144,15 +142,15 @@ class Option:
 
 
 def read_options(options, values, kind=None):
-    """Returns a dict of the given values, converted; raises `UsageError` for
-    unknown names, invalid values and options that `kind` does not use."""
+    """Converts a dict of values; raises `UsageError` for unknown names, invalid
+    values and options that `kind` does not use."""
     known = {option.name: option for option in options}
     for name in values:
         if name not in known:
             raise UsageError(
                 f"There is no setting {name!r}.{nearest(name, known)}"
             )
-    # In the options' order, so that equal values give equal folder names.
+    # In the order of the options, so that equal values give equal folder names.
     given = {}
     for name, option in known.items():
         value = values.get(name)
@@ -196,15 +194,14 @@ DATASET = Option(
     str,
     f"Corpus: {', '.join(TEXTS)} (for sentence pairs: {', '.join(PAIRS)}, or a "
     ".tsv, .csv or .jsonl file with premise, hypothesis and label); "
-    "a .txt file with one sentence a line, which is split into three "
-    "parts; three files with commas between them; a folder with train, valid "
-    "and test (.txt files, or folders of documents); a folder with a treebank "
-    "in CoNLL-U (NAME-ud-train.conllu and so on); or documents, which are "
-    "divided among the three parts: a folder with one .txt file each, or one "
-    "file with --document_start.",
+    "a .txt file with one sentence per line, which is split into three "
+    "parts; three files separated by commas; a folder with train, valid and "
+    "test (.txt files, or folders of documents); a folder with a treebank in "
+    "CoNLL-U (NAME-ud-train.conllu and so on); or documents to divide among "
+    "the three parts: a folder of .txt files, or a file with --document_start.",
 )
 
-# Options of reading the text.
+# Options for reading the text.
 READING = (
     Option(
         "data_dir",
@@ -222,37 +219,36 @@ READING = (
     Option(
         "tokenize",
         str,
-        "For your own files: how text is split into words; by default at white "
-        "space, and pairs also at punctuation that is attached to words.",
+        "For your own files: how to split text into words; by default at white "
+        "space, and for sentence pairs also at punctuation.",
         choices=("unicode_script", "characters"),
         label="",
     ),
     Option(
         "vocabulary_size",
         int,
-        "Number of most frequent words to keep, with the special tokens; by "
-        "default 77,003 for a folder of documents, and otherwise all.",
+        "Size of the vocabulary: special tokens and the most frequent words; "
+        "by default 77,003 for a folder of documents, and otherwise all.",
         at_least=2,
     ),
     Option(
         "minimum_count",
         int,
-        "Words with fewer occurrences in the training text are unknown. By "
-        "default, words that occur once are, unless the text contains unknown "
-        "words already.",
+        "Words with fewer occurrences in the training text are unknown; by "
+        "default 2, or 1 for a text that contains <unk>.",
         at_least=1,
     ),
     _of_texts(
         "training_lines",
         int,
-        "Number of first lines of the training text to train on; other words "
-        "are unknown.",
+        "Train on this many lines from the beginning of the training text; "
+        "words of the other lines are unknown.",
         at_least=1,
     ),
     _of_language(
         "cbt_train_on",
         str,
-        "For --dataset=cbt: the books, or the questions of one word type.",
+        "For --dataset=cbt: train on the books, or on the questions of a type.",
         choices=("books", "NE", "CN", "V", "P"),
     ),
     _of_pairs(
@@ -264,8 +260,8 @@ READING = (
     _of_language(
         "documents",
         bool,
-        "Start each document from the initial state, or read all documents as "
-        "one continuous text.",
+        "Start each document from the initial state; with --nodocuments, read "
+        "all documents as one continuous text.",
     ),
 )
 
@@ -283,8 +279,8 @@ SIZES = (
     _neural(
         "initial_range",
         float,
-        "Initial weights are drawn from U(-r, r) with this r. With --scale=s, "
-        "the paper's r divided by sqrt(s) gives outputs of the paper's size.",
+        "Draw initial weights from U(-r, r) with this r. With --scale=s, the "
+        "paper's r divided by sqrt(s) gives outputs of the paper's size.",
         at_least=0,
     ),
     _of_language(
@@ -292,7 +288,7 @@ SIZES = (
         bool,
         "Choose the hidden size so that the model has as many parameters as "
         "the paper's LSTM at this scale and vocabulary, as Daniluk et al. do. "
-        "Rows that are larger in the paper stay larger.",
+        "Models that are larger in the paper stay larger.",
         label="matched",
     ),
     _of_language(
@@ -305,7 +301,7 @@ SIZES = (
     _neural(
         "key",
         str,
-        "Keys of an associative memory: length at most one, or exactly one.",
+        "Length of the keys of an associative memory: at most one, or one.",
         choices=("bound", "unit"),
     ),
 )
@@ -314,8 +310,8 @@ TRAINING = (
     _neural(
         "dropout",
         float,
-        "Dropout rate of the embeddings, layers and outputs that the preset "
-        "applies dropout to; not of recurrent connections.",
+        "Dropout rate, wherever the preset has dropout, except on recurrent "
+        "connections.",
         at_least=0,
         below=1,
     ),
@@ -331,8 +327,8 @@ TRAINING = (
     _of_language(
         "length_multiple",
         int,
-        "For presets that read sentences: lengths are padded to a multiple of "
-        "this number, so that few shapes are compiled; by default 8.",
+        "For presets that read sentences: pad lengths to a multiple of this "
+        "number, so that few shapes are compiled; by default 8.",
         at_least=1,
     ),
     _neural("learning_rate", float, "Initial learning rate.", at_least=0),
@@ -347,9 +343,9 @@ TRAINING = (
     _of_language(
         "num_sampled",
         int,
-        "For presets of memlm: words that each target is compared with in "
-        "training, half of them the most frequent and half drawn at random; 0 "
-        "is all words.",
+        "For presets of memlm: number of words that the softmax compares with "
+        "a target in training, half of them the most frequent and half drawn "
+        "at random; 0 for all words.",
         at_least=0,
     ),
     _of_language(
@@ -358,8 +354,8 @@ TRAINING = (
     _of_language(
         "linear_decay",
         int,
-        "Epochs over which the learning rate falls to zero, in place of other "
-        "schedules.",
+        "Epochs over which the learning rate falls linearly to zero, instead "
+        "of another schedule.",
         at_least=1,
     ),
     _of_language(
@@ -384,49 +380,49 @@ TRAINING = (
     _of_language(
         "other_words",
         str,
-        "For Kneser-Ney smoothing: output vectors of the words other than the "
-        "target in training; a sample needs an --output_bias.",
+        "For Kneser-Ney smoothing: in training, output vectors of all words "
+        "except the target; a sample needs --output_bias.",
         choices=("mode", "sample", "mean"),
     ),
     _of_pairs(
         "vectors",
         str,
-        "File of word vectors, such as glove.840B.300d.txt or its .zip. They "
-        "are frozen for one pass over the pairs, and then trained.",
+        "File of word vectors, such as glove.840B.300d.txt or its .zip; frozen "
+        "in the first pass over the pairs, and then trained.",
         label="",
     ),
     _of_pairs(
         "embedding_range",
         float,
-        "Initial embeddings are drawn from U(-r, r) with this r; by default "
-        "0.5, the size of GloVe's vectors. Keras' default is 0.05.",
+        "Draw initial embeddings from U(-r, r) with this r; by default 0.5, "
+        "the size of GloVe's vectors.",
         at_least=0,
     ),
     Option(
         "halve",
         bool,
-        "Halve the learning rate after an epoch that gains nothing on the "
-        "validation text, in place of another schedule. Presets of memlm and "
-        "of sentence pairs do so by default.",
+        "Halve the learning rate after an epoch without a gain on the "
+        "validation text, instead of another schedule. Default for presets of "
+        "memlm and of sentence pairs.",
         kinds=(LANGUAGE_MODEL, CLASSIFIER),
     ),
     _of_language(
         "optimizer",
         str,
-        "Train by Adam, at a rate of 0.003 by default, in place of the "
-        "preset's optimizer.",
+        "Train with Adam instead of the preset's optimizer; its default "
+        "learning rate is 0.003.",
         choices=("adam",),
     ),
 )
 
-# Settings besides preset, dataset and seed; the preset has their defaults.
+# Settings besides preset, dataset and seed, whose defaults the preset has.
 OVERRIDES = {o.name: o for o in (*READING, *SIZES, *TRAINING)}
 
 VERBOSE = Option(
     "verbose",
     int,
-    "Progress: 0 none, and nothing but results is printed; 1 a bar; 2 a line "
-    "an epoch.",
+    "Progress: 0 for none, and only results are printed; 1 for a bar; 2 for a "
+    "line per epoch.",
     default=1,
     choices=(0, 1, 2),
 )
@@ -443,8 +439,8 @@ RUNNING = (
     _neural(
         "devices",
         int,
-        "For --distribution: number of devices; by default all. A run may "
-        "continue on another number.",
+        "For --distribution: number of devices; by default all. A run can "
+        "continue with another number.",
         at_least=1,
     ),
     Option(
@@ -466,20 +462,19 @@ MEASURING = (
     _of_language(
         "test_last",
         bool,
-        "Measure the weights of the last epoch, too, beside those of the best.",
+        "Also measure the weights of the last epoch.",
     ),
     _of_language(
         "compare",
         bool,
-        "Compare with models that count words, which are made in seconds: "
-        "Kneser-Ney of order 5 and its cache. `memlm train` does so by default "
-        "on your own text.",
+        "Compare with n-gram models, which take seconds: Kneser-Ney, order 5, "
+        "without and with a cache. Default of `memlm train` on your own text.",
     ),
     _of_language(
         "cache_size",
         int,
-        "Outputs in a neural cache (Grave et al., 2017) added to the trained "
-        "model; theta and weight are chosen on the validation text.",
+        "Add a neural cache (Grave et al., 2017) of this many outputs to the "
+        "trained model; theta and weight are chosen on the validation text.",
         at_least=1,
     ),
     _of_language(
@@ -487,9 +482,9 @@ MEASURING = (
         bool,
         "Dynamic evaluation (Krause et al., 2018), which trains on the text "
         "while reading it; rate and decay are chosen on the validation text. "
-        "Costs one pass over the training text, nine over up to 6,000 segments "
-        "of 5 tokens of the validation text, and one over validation and test. "
-        "With --cache_size, all of it again for the model with its cache.",
+        "Takes one pass over the training text, nine over up to 6,000 segments "
+        "of 5 tokens of the validation text, and one over validation and test; "
+        "with --cache_size, all of them again for the model with its cache.",
     ),
     _of_language(
         "monte_carlo",
@@ -501,8 +496,8 @@ MEASURING = (
     _of_language(
         "samples",
         int,
-        "For smoothed and noised models: evaluate the validation text also by "
-        "the mode and by the mean of this many samples.",
+        "For smoothed and noised models: also evaluate the validation text by "
+        "the mode, and by the mean of this many samples.",
         at_least=1,
     ),
     _of_language(
@@ -521,14 +516,14 @@ MEASURING = (
     ),
 )
 
-# Options of perplexities by recency.
+# Options for perplexity by recency.
 BY = (
     Option(
         "by",
         str,
-        "Perplexity by whether and how far back each word occurred before in "
-        "its document, of several runs side by side. With --cache_size, also "
-        "of each model with a cache.",
+        "Perplexity by the distance to each word's last occurrence in its "
+        "document, with a column for each run. With --cache_size, also for "
+        "each model with a cache.",
         choices=("recency",),
         kinds=(LANGUAGE_MODEL, KNESER_NEY),
     ),
@@ -538,7 +533,7 @@ BY = (
         "For --by: text to measure; by default test.",
         choices=("validation", "test"),
     ),
-    to_write("out", help="For --by: JSON file to write too."),
+    to_write("out", help="For --by: JSON file to write as well."),
     to_write("plot", help="For --by: PNG picture to write."),
 )
 
@@ -546,21 +541,21 @@ BY = (
 
 RUN_DIR = Option("run_dir", str, "Folder of run folders.")
 OVERWRITE = Option(
-    "overwrite", bool, "Move an older run aside, and start again."
+    "overwrite", bool, "Rename the folder of an older run, and start again."
 )
 seed = functools.partial(Option, "seed", int, at_least=0, at_most=2**32 - 1)
 RATE = Option(
     "rate",
     float,
-    "Train on the text while reading it, by dynamic evaluation with this rate "
-    "of SGD.",
+    "Dynamic evaluation: train on the text while reading it, by SGD with this "
+    "rate.",
     at_least=0,
 )
 CACHE = Option(
     "cache",
     bool,
-    "With the neural cache that was chosen for RUN, as `memlm train` does for "
-    "your own text, and `memlm evaluate RUN --cache_size=500`.",
+    "Add the neural cache that was chosen for RUN, by `memlm train` on your "
+    "own text, or by `memlm evaluate RUN --cache_size=500`.",
 )
 
 SENTENCE = Option(
@@ -620,7 +615,7 @@ PICTURES = (SENTENCE, *DRAWING)
 # === Groups of `--help` ===
 
 OUTPUT, OF_PAPERS = "Output and process", "For some of the papers' models"
-# Options that few presets use.
+# Options that only a few presets use.
 _OF_PAPERS = frozenset(
     "analyses answers beams cbt_train_on columns conllu embedding_range "
     "hypothesis initial_range key l2 length_multiple match_parameters memory "

@@ -1,5 +1,4 @@
-"""Experiments with classifiers of sentence pairs and autoencoders; tables of
-a classifier's predictions."""
+"""Experiments with classifiers and autoencoders, and predicted labels."""
 
 import math
 import shlex
@@ -23,14 +22,14 @@ _ROWS = 64
 
 
 class PairExperiment(Experiment):
-    """Base class of both kinds; a subclass defines `sequences(pictures)`, which
-    returns the two sequences to draw, as lists of tokens."""
+    """Base class of both. `sequences(pictures)` of a subclass returns the two
+    sequences to draw, as lists of tokens."""
 
     monitor = "val_accuracy"
     mode = "max"
 
     def _make_preset(self):
-        # Set directly, as other sizes do not depend on `embedding_dim`.
+        # Set directly, because other sizes do not depend on it.
         sizes = dict(self.overrides)
         embedding_dim = sizes.pop("embedding_dim", None)
         preset = read_preset(self.preset_name, sizes)
@@ -39,7 +38,7 @@ class PairExperiment(Experiment):
         return preset
 
     def draw(self, model, folder, pictures=None, verbose=0):
-        """Draws what an associative memory reads, if the model has one."""
+        """Draws what the associative memory reads, if the model has one."""
         cells = [getattr(reader, "cell", None) for reader in model.readers]
         if not all(hasattr(cell, "trace") for cell in cells):
             return []
@@ -88,7 +87,7 @@ class ClassifierExperiment(PairExperiment):
         }
 
     def epochs(self, epochs=None, patience=None):
-        # The paper's epoch is one pass over the pairs, several epochs here.
+        # The paper's epoch, a pass over the pairs, is several epochs here.
         if epochs is None:
             passes = self.preset["schedule"]["epochs"]
             epochs = passes * self.settings["epochs_of_a_pass"]
@@ -110,7 +109,8 @@ class ClassifierExperiment(PairExperiment):
         return {**super()._model_config(), "labels": self.corpus.labels}
 
     def _callbacks(self, model):
-        """Returns the schedules of the learning rate and of the vectors."""
+        """Returns the callbacks that halve the learning rate and freeze word
+        vectors."""
         overrides, training = self.overrides, memlm.training
         epochs_of_a_pass = self.settings["epochs_of_a_pass"]
         callbacks = []
@@ -124,7 +124,7 @@ class ClassifierExperiment(PairExperiment):
                 )
             vectors.assign_to(model.embedding)
             number = int(vectors.found.sum())
-            print(f"Vectors of {number:,} of {len(vectors.found):,} words.")
+            print(f"{number:,} of {len(vectors.found):,} words have vectors.")
             callbacks.append(
                 training.FreezeEmbeddings(epochs_of_a_pass, vectors.found)
             )
@@ -146,9 +146,9 @@ class ClassifierExperiment(PairExperiment):
             }
         label = np.bincount(corpus.train.labels).argmax()
         print(
-            f"The most frequent label, {corpus.labels[label]}, alone has an "
-            f"accuracy of {100 * np.mean(corpus.test.labels == label):.2f} on "
-            "the test pairs."
+            f"The most frequent label, {corpus.labels[label]}, is right for "
+            f"{100 * np.mean(corpus.test.labels == label):.2f} percent of the "
+            "test pairs."
         )
         return results
 
@@ -210,8 +210,8 @@ class AutoencoderExperiment(PairExperiment):
 
 
 def predict_pairs(model, path):
-    """Returns a table of the pairs of a file with predicted labels and
-    probabilities, and notes with the accuracy if the file has labels."""
+    """Predicts the labels of the pairs in a file; returns a table, and notes
+    with the accuracy if the file has labels."""
     from memlm_keras.data.tables import table_text
 
     rows = [row for _, row in pair_corpora.read_pairs(path, ("label",))]
@@ -239,13 +239,12 @@ def predict_pairs(model, path):
     right = [a == b for a, b in given if a in labels]
     if unknown := len(given) - len(right):
         notes.append(
-            f"{unknown if right else 'none'} of {len(given):,} labels "
-            f"{'are none' if right else 'is one'} of the model's: "
+            f"{unknown:,} of {len(given):,} labels are not the model's: "
             f"{', '.join(labels)}"
         )
     if right:
         notes.append(
-            f"accuracy {100 * np.mean(right):.2f} percent, of the "
-            f"{len(right):,} of {len(rows):,} pairs whose label the model has"
+            f"accuracy {100 * np.mean(right):.2f} percent, on the "
+            f"{len(right):,} of {len(rows):,} pairs with a label of the model"
         )
     return table_text(columns), notes

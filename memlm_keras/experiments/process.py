@@ -1,4 +1,4 @@
-"""The process of an experiment: its backend, signals, output and provenance."""
+"""Backend, signals, output and provenance of the process."""
 
 import contextlib
 import ctypes
@@ -43,8 +43,10 @@ def backend():
 
 
 def choose_backend(name=None):
-    """Sets the backend, by default the configured one; raises `UsageError` if
-    Keras already runs on another, `ImportError` if it is not installed."""
+    """Sets the backend, by default the configured one.
+
+    Raises `UsageError` if Keras already runs on another backend, and
+    `ImportError` if the backend is not installed."""
     if name is not None:
         if "keras" in sys.modules and name != backend():
             raise UsageError(
@@ -67,8 +69,8 @@ def choose_backend(name=None):
 
 
 def import_keras(name=None):
-    """Imports Keras and this package without log messages of TensorFlow, and
-    without TensorFlow itself if it is not the backend."""
+    """Imports Keras and this package, without TensorFlow if it is not the
+    backend, and without its log messages if it is."""
     choose_backend(name)
     if "memlm_keras.models" in sys.modules:
         return
@@ -81,7 +83,7 @@ def import_keras(name=None):
         from memlm_keras import keras_private
 
         if backend() == "tensorflow":
-            # TensorFlow logs to standard error in its first operation.
+            # The first operation of TensorFlow logs to the standard error.
             keras_private.module_utils.tensorflow.zeros(1)
         else:
             keras_private.leave_out_tensorflow()
@@ -151,15 +153,15 @@ def _keep_memory():
 
 # === Signals ===
 
-# Seconds until an exception that was swallowed is raised again.
+# Seconds until `Interrupted` is raised again, in case it was swallowed.
 _AGAIN_AFTER = 1.0
-# Number of the first signal received in `signals_raise`, or `None`; whether
-# signals wait for the end of a batch.
+# Number of the first signal received in `signals_raise`, or `None`; and
+# whether signals wait for the end of a batch.
 _received, _waits = None, False
 
 
 class Interrupted(BaseException):
-    """Raised when the signal `number` asks the process to end."""
+    """Raised by the signal `number`, which asks the process to end."""
 
     def __init__(self, number):
         super().__init__(number)
@@ -175,12 +177,12 @@ def signals_raise():
     def handle(number, frame):
         global _received, _waits
         before, _received = _received, _received or number
-        # Only a repeated signal is immediate: Ctrl-C reaches all processes of
-        # a terminal, and a table then also sends SIGTERM to its child.
+        # Only a repetition of the same signal does not wait: Ctrl-C reaches all
+        # processes of a terminal, and a table then sends SIGTERM to its child.
         if _waits and number not in (before, signal.SIGALRM):
             return
         _waits = False
-        # A bare `except` or the garbage collector may swallow the exception.
+        # In case a bare `except` or the garbage collector swallows it.
         signal.setitimer(signal.ITIMER_REAL, _AGAIN_AFTER)
         is_handled = isinstance(sys.exception(), Interrupted)
         if number != signal.SIGALRM or not is_handled:
@@ -193,14 +195,14 @@ def signals_raise():
     before = {
         number: signal.signal(number, handle)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
-        # Keep ignoring SIGINT in a background process of a shell.
+        # A background process of a shell keeps ignoring SIGINT.
         if signal.getsignal(number) != signal.SIG_IGN
     }
     sys.unraisablehook = report_lost
     try:
         yield
     except Exception as error:
-        # Interrupted file writes may raise another error.
+        # An interrupted file write may raise another error.
         if _received is not None:
             raise Interrupted(_received) from error
         raise
@@ -214,10 +216,10 @@ def signals_raise():
 
 @contextlib.contextmanager
 def signals_wait(save):
-    """Context in which `signals_raise` waits for the end of a batch, calls
+    """Context in which a signal waits for the end of the batch, and then calls
     `save()` and raises; the same signal again raises at once.
 
-    Yields the Keras callback that raises between batches.
+    Yields the Keras callback that checks for signals between batches.
     """
     import keras
 
@@ -257,7 +259,7 @@ def quiet(verbose):
 
 @contextlib.contextmanager
 def writing(path):
-    """Context that yields a file, written atomically, or standard output."""
+    """Context that yields a file to write atomically, or standard output."""
     if path is None:
         yield sys.stdout
         return
@@ -267,7 +269,7 @@ def writing(path):
 
 
 def print_notes(notes):
-    """Prints lines to standard error; standard output is for tables."""
+    """Prints lines to standard error, because standard output is for tables."""
     for note in notes:
         print(note, file=sys.stderr)
 
@@ -281,7 +283,7 @@ def typed():
 
 
 def provenance(command=None):
-    """Returns command, date, memory, versions and hardware as a dict."""
+    """Returns a dict of command, date, peak memory, versions and hardware."""
     import keras
 
     name = backend()
@@ -316,7 +318,7 @@ def _peak_memory_mib():
     """Returns the peak memory of this process, in MiB."""
     status = pathlib.Path("/proc/self/status")
     if status.exists():
-        # On Linux, `getrusage` includes the parent process up to the fork.
+        # On Linux, `getrusage` includes the parent's memory before the fork.
         return int(re.search(r"VmHWM:\s+(\d+)", status.read_text())[1]) // 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak // (2**20 if sys.platform == "darwin" else 1024)

@@ -1,4 +1,4 @@
-"""Run folders: settings, progress and results of a run."""
+"""Run folders, with the settings, progress and results of a run."""
 
 import csv
 import itertools
@@ -18,10 +18,10 @@ from memlm_keras.experiments.process import typed
 
 CONFIG = "config.json"
 RESULTS = "results.json"
-# Keys of `config.json` that are not settings: arguments of `Experiment`, the
-# command, and the kind of model.
+# Keys in `config.json` that are not settings: the arguments of `Experiment`,
+# the command, and the kind of model.
 _RECIPE, _COMMAND, _KIND = "experiment", "command", "kind"
-# Types of the values in these files, by key.
+# Types of values in both files, by key.
 _TYPES = {
     **dict.fromkeys(
         "experiment validation test cache dynamic dynamic_with_cache "
@@ -54,17 +54,17 @@ _REMEDY = (
 
 
 class RunFolder:
-    """The folder of one run.
+    """The folder of a run.
 
     | file | |
     |---|---|
     | `config.json` | settings that identify the run, arguments, command |
-    | `log.csv` | one line for each epoch |
+    | `log.csv` | one line per epoch |
     | `checkpoint.npz` | state from which training continues |
     | `model.keras` | the model of the best epoch, with its vocabulary |
     | `results.json` | measurements, their date, versions and hardware |
 
-    It may hold pictures too. Each file is written atomically.
+    It may also have pictures. Each file is written atomically.
 
     Args:
         path: path of the folder, which may not exist yet.
@@ -83,22 +83,22 @@ class RunFolder:
 
     @property
     def is_run(self):
-        """Whether the folder holds a run."""
+        """Whether the folder contains a run."""
         return (self.path / CONFIG).exists()
 
     def open(self, settings, epochs=None, patience=None):
-        """Returns the state of the run; creates the folder if necessary.
+        """Creates the folder if necessary, and returns the state of its run.
 
         Args:
             settings: dict of plain values that identify the run.
-            epochs, patience: integers; `None` keeps the run's own.
+            epochs, patience: integers; `None` for the run's values.
 
         Returns:
             `"finished"`, `"interrupted"` or `"new"`.
 
         Raises:
-            UsageError: if the folder holds a run with other settings, or
-                results or a model without `config.json`.
+            UsageError: if the folder has a run with other settings, or results
+                or a model without `config.json`.
             ValueError: if a file of the run is damaged.
             OSError: if the folder cannot be created.
         """
@@ -109,8 +109,8 @@ class RunFolder:
             for name in (RESULTS, self.model_path.name):
                 if (self.path / name).exists():
                     raise UsageError(
-                        f"{self.path} holds {name} and no {CONFIG}, which "
-                        f"would say what run it is. {remedy}"
+                        f"{self.path} holds {name} and no {CONFIG}, so its run "
+                        f"is unknown. {remedy}"
                     )
             self.path.mkdir(parents=True, exist_ok=True)
             return "new"
@@ -120,7 +120,7 @@ class RunFolder:
         )
         if changed:
             raise UsageError(
-                f"{self.path} holds a run of other settings: {changed}. "
+                f"{self.path} holds a run with other settings: {changed}. "
                 f"{remedy}"
             )
         if self.finished_results(epochs, patience) is not None:
@@ -146,13 +146,13 @@ class RunFolder:
 
     @property
     def is_of_1_0(self):
-        """Whether version 1.0, which recorded no kind, started the run."""
+        """Whether the run was started by version 1.0, which wrote no kind."""
         return self.is_run and _KIND not in self._read(CONFIG)
 
     @property
     def kind(self):
-        """Kind of the run's model; folders of older versions lack it, and it is
-        then looked up by the preset's name."""
+        """Kind of the run's model; for a run of version 1.0, found by the name
+        of the preset."""
         kind = self._read(CONFIG).get(_KIND)
         kind = kind or find_preset(self.recipe()["preset"]).kind
         if kind not in KINDS:
@@ -181,8 +181,8 @@ class RunFolder:
 
     def finished_results(self, epochs=None, patience=None):
         """Returns the contents of `results.json`, or `None` if the run can
-        continue: `epochs` and `patience` are not used up and the loss is
-        finite."""
+        continue, because its loss is finite and it has reached neither `epochs`
+        nor `patience`."""
         results = self.results()
         if results is None:
             return None
@@ -199,9 +199,10 @@ class RunFolder:
         return results if ended else None
 
     def log(self):
-        """Returns a dict of floats for each epoch; a repeated epoch keeps its
-        last line, and an incomplete last line is ignored. Raises `ValueError`
-        if the log is damaged."""
+        """Reads the log; returns a dict of floats for each epoch.
+
+        The last line of a repeated epoch counts, and an incomplete last line is
+        ignored. Raises `ValueError` if the log is damaged."""
         with files.reading(self.log_path, "log", _REMEDY):
             text = self.log_path.read_bytes().decode()
             lines = text.splitlines()[: None if text.endswith("\n") else -1]
@@ -229,28 +230,27 @@ class RunFolder:
             kept = [p for p in command if not p.startswith("--overwrite")]
             raise FileNotFoundError(
                 f"Training in {self.path} is not finished, so there is no "
-                "model yet. This goes on: "
+                "model yet. To continue: "
                 f"{shlex.join(kept) or 'the command that started it'}"
             )
         if self.kind == KNESER_NEY:
             raise FileNotFoundError(
                 f"{self.path} holds an n-gram model, which is counted again "
-                "at each use and has no file. Use memlm evaluate or memlm "
-                "surprisal."
+                "for each use. Use memlm evaluate or memlm surprisal."
             )
         raise FileNotFoundError(
-            f"There is no trained model at {self.model_path}, though training "
-            "is finished. Put it there again, or train anew with --overwrite."
+            f"Training is finished, but {self.model_path} is missing. Put it "
+            "back, or train again with --overwrite."
         )
 
     def save(self, model):
-        """Saves a trained model in the folder."""
+        """Saves a trained model in `model.keras`."""
         with files.atomic_path(self.model_path) as temporary:
             model.save(temporary)
 
     def write_config(self, settings, recipe, kind, command=None):
         """Writes `config.json`: settings, arguments of `Experiment`, kind of
-        model, and the command, by default this process'."""
+        model, and command, by default the command of this process."""
         others = {
             _RECIPE: recipe,
             **({_KIND: kind} if kind else {}),
@@ -259,8 +259,8 @@ class RunFolder:
         write_json(self.path / CONFIG, settings | others)
 
     def write_results(self, settings, measured, epochs, patience, command=None):
-        """Writes `results.json` with the dict `measured`; returns its contents.
-        Other arguments are as for `open` and `write_config`."""
+        """Writes the dict `measured` to `results.json`; returns the contents.
+        For the other arguments see `open` and `write_config`."""
         results = {
             **settings,
             "most_epochs": epochs,
@@ -272,8 +272,8 @@ class RunFolder:
         return results
 
     def add_results(self, others):
-        """Adds a dict to the results; drops `dynamic_with_cache` if it was
-        measured with another cache size. Returns all results."""
+        """Adds a dict to the results and returns them; removes a result
+        `dynamic_with_cache` of another cache size."""
         results = {**self.results(), **others}
         combined = results.get("dynamic_with_cache")
         if combined and combined["size"] != results["cache"]["size"]:
@@ -282,7 +282,7 @@ class RunFolder:
         return results
 
     def move_aside(self):
-        """Renames the folder, if it exists, to an unused name."""
+        """Renames the folder to an unused name, if it exists."""
         if not self.path.exists():
             return None
         names = (f"{self.path.name}-old{n}" for n in itertools.count(1))
@@ -291,7 +291,7 @@ class RunFolder:
         with files.hold(self.path):
             self.path.rename(aside)
             (aside / files.LOCK).unlink()
-        print(f"What was in {self.path} is now in {aside}.")
+        print(f"Renamed {self.path} to {aside}.")
         return aside
 
     def _read(self, name):
@@ -302,7 +302,7 @@ class RunFolder:
 def load_file(path):
     """Loads a model of this package from a `.keras` file, not compiled."""
     import_keras()
-    # Papers of other packages may have their own layers.
+    # Registers the layers of papers in other packages.
     registry.papers()
     return files.load_model(path, "trained model")
 

@@ -1,4 +1,4 @@
-"""Linguistics: psycholinguistic tests of models, and certificates."""
+"""Tests of what models know of language, and certificates of models."""
 
 from memlm_keras.linguistics.certify import Certificate
 from memlm_keras.linguistics.certify import Check

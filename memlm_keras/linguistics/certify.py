@@ -1,9 +1,7 @@
 """Certificates: black-box checks of language models.
 
-The checks only use a model's public methods, from texts to log-probabilities,
-so they apply to any model.
-
-Shapes below: T tokens of a text, R rows, V words of the vocabulary.
+The checks only call public methods that map texts to log-probabilities, so they
+apply to any model. Shapes below: T tokens, R rows, V words of the vocabulary.
 """
 
 import dataclasses
@@ -22,17 +20,17 @@ from memlm_keras.models.protocols import ScoresPlaces
 from memlm_keras.models.protocols import Streams
 
 PASSED, FAILED, NOT_APPLICABLE = "passed", "failed", "not applicable"
-# Minimum tokens of a text, tokens of a segment, and rows; few sizes, because
-# each one is compiled.
+# Minimum tokens in a text, tokens in a segment, and rows. Few sizes are used,
+# because each of them is compiled.
 _LEAST, _SEGMENT, _ROWS = 32, 16, 3
-# Maximum steps that a memory reads at once, and further tokens.
+# Maximum steps that a memory reads at once, and tokens after them.
 _CHUNK, _MORE = 64, 8
 # Tokens for each update of dynamic evaluation, as in Krause et al. (2018).
 _UPDATE = 5
-# Places after which tokens are changed, and places where all words are scored.
+# Places after which tokens are changed, and places where every word is scored.
 _CUTS = (1, 2, 10, 21, 31)
 _PLACES = (0, 20)
-# Maximum number of places of a text that are scored one by one.
+# Maximum number of places in a text that are scored one by one.
 _MOST_PLACES = 32
 # Rows that are scored at once, and maximum calls of a scoring function.
 _CANDIDATES, _MOST_CALLS = 256, 1000
@@ -45,10 +43,10 @@ class Check:
     Attributes:
         name: string, what was checked.
         result: `"passed"`, `"failed"` or `"not applicable"`.
-        worst: float, the largest difference in nats, or for sums of
-            probabilities, the largest difference from one. Infinite if numbers
-            cannot be compared, `None` if the check does not apply.
-        compared: integer, number of pairs of numbers compared.
+        worst: float, the largest difference in nats, or of a sum of
+            probabilities from one; infinite if numbers cannot be compared,
+            `None` if the check does not apply.
+        compared: integer, number of compared pairs of numbers.
         note: string, the place of the largest difference if the check failed,
             or the reason why it does not apply.
     """
@@ -68,7 +66,7 @@ class Certificate:
         model: string, the kind of the model.
         vocabulary_size: integer.
         tolerance: float, the largest difference that passes.
-        seed: integer, of the texts that the model read.
+        seed: integer, seed of the texts that the model read.
         checks: tuple of `Check`.
     """
 
@@ -80,7 +78,7 @@ class Certificate:
 
     @property
     def passed(self):
-        """bool, whether no check failed."""
+        """Bool, whether no check failed."""
         return not self.count(FAILED)
 
     def count(self, result):
@@ -139,7 +137,7 @@ def certify(
     | batch rows apart | other rows of a batch have no effect |
     | says the same | another form of the model, `same_as`, agrees |
 
-    The texts are random words, with repetitions and ends of sentences; for a
+    The texts are random words with repetitions and ends of sentences. For a
     model with `log_probabilities_at`, most words are drawn from the model, so
     that its longest n-grams occur.
 
@@ -147,24 +145,24 @@ def certify(
         model: `memlm_keras.LanguageModel`, with any mixture, or
             `memlm_keras.Ensemble`; a `memlm_keras.evaluation.DynamicEvaluator`;
             a model of `memlm_keras.ngrams`, or another object with its
-            `log_probabilities_at`; an exported file as
-            `memlm_keras.serving.load` opens it, or another object with
-            `initial_state(rows)` and `step(tokens, state)`; or a function from
-            token ids `(time,)` to the natural-log probability of each.
+            `log_probabilities_at`; the result of `memlm_keras.serving.load`, or
+            another object with `initial_state(rows)` and `step(tokens, state)`;
+            or a function from token ids `(time,)` to the natural-log
+            probability of each.
         same_as: a model of any of these kinds to compare with, such as the
             model that was exported.
         vocabulary_size: integer, for a model without this attribute.
         tolerance: float, the largest difference that passes, in nats.
         seed: integer, seed of the texts.
-        length: integer of at least 32, tokens of a text. `None` is 32, or 72
-            for a model with a memory, a mixture or a cache; for a longer
-            window, its length plus 8.
+        length: integer of at least 32, tokens in a text; by default 32, or 72
+            for a model with a memory, a mixture or a cache, or 8 more than a
+            longer window.
 
     Returns:
         `Certificate`.
 
     Raises:
-        ValueError: for an object of another kind, a missing vocabulary size,
+        ValueError: for another kind of object, a missing vocabulary size,
             models with different vocabulary sizes, scores of the wrong shape,
             a tolerance that is not above 0, and a length below 32.
 
@@ -239,8 +237,8 @@ def _run(name, cases, tolerance):
 
 
 def _difference(found, expected):
-    """Returns the largest difference of two arrays, infinite for NaN or another
-    shape, and the number of entries that are not masked in both."""
+    """Returns the largest difference between two arrays, infinite for NaN or
+    different shapes, and the number of entries that neither masks."""
     if np.shape(found) != np.shape(expected):
         return np.inf, np.size(expected)
     with np.errstate(invalid="ignore"):
@@ -260,11 +258,11 @@ def _difference(found, expected):
 def _causal(reader, texts):
     """Changes later tokens, and compares earlier predictions."""
     if reader.one_step:
-        raise _NotApplicable("a step is never given a later token")
+        raise _NotApplicable("the model reads one token at a time")
     text = texts.text
     scores, given = reader.scores(text), reader.gives_distributions
     distributions = reader.distributions(text) if given else None
-    # For a long text, the last two cuts are after the longest window.
+    # In a long text, the last two cuts are after the longest window.
     last = () if reader.length == _LEAST else (-_MORE + 2, -1)
     for cut in (*_CUTS, *(reader.length + place for place in last)):
         for end in sorted({cut + 1, reader.length}):
@@ -286,7 +284,7 @@ def _normalised(reader, texts):
 
 
 def _scores_first(reader, texts):
-    """Compares the score of a word with its score from a text without it."""
+    """Compares a word's score with the distribution from a text without it."""
     text = texts.text
     if reader.scores_are_entries:
         raise _NotApplicable("it gives distributions, not scores of words")
@@ -305,7 +303,7 @@ def _pieces(reader, texts):
 
 
 def _resets(reader, texts):
-    """Compares a text after other texts with the text alone."""
+    """Compares the scores of a text before and after reading other texts."""
     reader.scores(texts.others[0])
     first = reader.scores(texts.text)
     reader.scores(texts.others[1])
@@ -354,7 +352,7 @@ def _require(reader, method):
 
 
 class _Texts:
-    """A text to read, others to read before it or beside, and changed ones."""
+    """A text to read, and others to read before it or in the same batch."""
 
     def __init__(self, reader, seed):
         self._random = np.random.default_rng(seed)
@@ -365,7 +363,7 @@ class _Texts:
         )
 
     def _draw(self, end):
-        """Draws words, most of which repeat, and ends of sentences."""
+        """Draws words with repetitions, and ends of sentences."""
         words = self._random.choice(self._ids, self._length // 2)
         text = self._random.choice(words, self._length).astype("int32")
         if end in self._ids:
@@ -381,15 +379,15 @@ class _Texts:
         return changed
 
 
-# === One interface to each kind of model ===
+# === One interface for all kinds of models ===
 
 
 class _Reader:
-    """The interface of the checks to a model. `missing` is a dict from methods
-    that do not apply (`pieces`, `rows`, `documents`) to the reasons."""
+    """The interface of the checks to a model. `missing` maps each method that
+    does not apply (`pieces`, `rows`, `documents`) to the reason."""
 
-    # Whether the model gives distributions, or only scores of words; and
-    # whether scores are entries of the distributions.
+    # Whether the model gives distributions and not only scores of words, and
+    # whether its scores are entries of the distributions.
     gives_distributions = True
     scores_are_entries = False
     # Whether the model reads only one token at a time.
@@ -430,7 +428,7 @@ class _Reader:
             self.missing.setdefault("documents", "it scores no batches")
 
     def draw(self, text, random):
-        """Returns the text; a subclass draws some words from the model."""
+        """Returns the text; subclasses may draw some words from the model."""
         return text
 
     def scores(self, text):
@@ -460,18 +458,17 @@ class _Reader:
         return np.asarray(scores[weights > 0], "float64")
 
     def unseen(self, text, place, texts):
-        """Returns log-probabilities of all words at a place, from a text with
-        other words from there on."""
+        """Returns log-probabilities of all words at a place, from a text that
+        is changed from this place on."""
         changed = texts.change(text, place, len(text))
         return self.distributions(changed)[place]
 
     def words_at(self, texts):
-        """Yields descriptions of places, and the model's log-probabilities
-        `(..., V)` there."""
+        """Yields places, each with the log-probabilities `(..., V)` there."""
         yield "a place", self.distributions(texts.text)
 
     def _all_words(self, token, state):
-        """Scores all words after a token and a state with `_next`, `(V,)`."""
+        """Returns scores `(V,)` of all words after a token, by `_next`."""
         size, found = min(_CANDIDATES, self.vocabulary_size), []
         state = {k: ops.repeat(v, size, axis=0) for k, v in state.items()}
         token = np.full(size, token)
@@ -494,13 +491,13 @@ class _Streaming(_Reader):
         self._in_logits = hasattr(model, "backbone")
         self._whole = getattr(model, "distributions", None)
         if getattr(model, "rows", None) == 1:
-            self.missing["rows"] = "the file reads one row"
+            self.missing["rows"] = "the file reads only one row"
         if getattr(model, "steps", None) == 1:
             self.one_step = True
             self.missing["pieces"] = "the file reads one token at a time"
 
     def _inputs(self, texts):
-        """Returns texts `(R, T)` with an end of a sentence before each."""
+        """Returns texts `(R, 1 + T)`, each after an end of a sentence."""
         ends = np.full((len(texts), 1), self.end, "int32")
         return np.concatenate([ends, texts], axis=1)
 
@@ -527,8 +524,7 @@ class _Streaming(_Reader):
         return _of_shape(self._scorer(self._inputs(text[None]))[0], text)
 
     def pieces(self, text, size):
-        """Returns distributions from pieces of `size` tokens, with the state
-        carried."""
+        """Returns distributions from reading `size` tokens at a time."""
         inputs, found = self._inputs(text[None])[:, :-1], []
         state = self.model.initial_state(1)
         for begin in range(0, len(text), size):
@@ -548,7 +544,7 @@ class _Streaming(_Reader):
         if not self._in_logits:
             yield from super().words_at(texts)
             return
-        # Softmax of logits always sums to one, so all words are scored.
+        # A softmax always sums to one, so the scores of all words are summed.
         for place in _PLACES:
             inputs = self._inputs(texts.text[None])[:, : place + 1]
             state = self.model.initial_state(1)
@@ -583,7 +579,7 @@ class _Places(_Reader):
         return self.pieces(text, len(text))
 
     def pieces(self, text, size):
-        """Returns distributions from calls for `size` places each."""
+        """Returns distributions from calls with `size` places each."""
         parts = [
             self.model.log_probabilities_at(
                 text, begin, min(begin + size, len(text))
@@ -603,7 +599,7 @@ class _Adaptive(_Reader):
     gives_distributions = False
     missing = {
         "pieces": "each segment is an update, so its length is a setting",
-        "rows": "it reads one row: others would hold text that comes later",
+        "rows": "it reads only one row",
         "documents": "the weights keep what they learn from each document",
     }
     places = range(0, _LEAST, 4)
@@ -622,7 +618,7 @@ class _Adaptive(_Reader):
             )
 
     def distributions(self, text):
-        """Returns distributions of each segment with the weights before it."""
+        """Returns distributions, each segment's from the weights before it."""
         found, lm = [], self.model.lm
         for token_ids, state in self._segments(text):
             mapping = list(zip(lm.trainable_variables, self.model.weights))
@@ -641,7 +637,7 @@ class _Adaptive(_Reader):
                 yield f"place {place}", self._all_words(token_ids[0, 0], state)
 
     def _next(self, token, words, state):
-        # `read` updates the weights; this restores them.
+        # Restores the weights, which `read` updates.
         weights = self.model.weights
         scores, _ = self.model.read(token[:, None], words[:, None], state)
         self.model.weights = weights
@@ -653,7 +649,7 @@ class _Function(_Reader):
 
     gives_distributions = False
     missing = {
-        "pieces": "it reads whole texts, with no state to carry",
+        "pieces": "it reads whole texts and has no state",
         "rows": "it reads one text at a time",
         "documents": "it reads one text at a time",
     }
@@ -676,12 +672,12 @@ class _Function(_Reader):
             yield f"place {place}", self._words(texts.text, place)
 
     def _words(self, text, place):
-        """Returns log-probabilities of all words at a place, with one call
-        each."""
+        """Returns log-probabilities of all words at a place, from a call for
+        each word."""
         if self.vocabulary_size > _MOST_CALLS:
             raise _NotApplicable(
-                "it gives no distributions, and scoring each word takes "
-                f"{self.vocabulary_size:,} calls, of {_MOST_CALLS:,} at most"
+                "it gives no distributions, and scoring each word would take "
+                f"{self.vocabulary_size:,} calls, above {_MOST_CALLS:,}"
             )
         start = text[:place]
         return np.array(
@@ -701,7 +697,7 @@ def _reader(model, vocabulary_size):
             return _Streaming(model, vocabulary_size)
 
         def score(text):
-            # A model that is not causal reads whole sentences.
+            # A model that reads from both sides needs the end of the sentence.
             ends = np.full(1, end, "int32")
             row = np.concatenate([ends, text, ends])
             return model.score(row[None])[0, :-1]
@@ -721,7 +717,7 @@ def _reader(model, vocabulary_size):
 
 
 def _length_of(model):
-    """Returns the length of a text that exceeds each window and chunk."""
+    """Returns a length of texts that exceeds all windows and chunks."""
     model = getattr(model, "lm", model)
     sizes = [
         getattr(part, "context_length", 0)
@@ -740,7 +736,7 @@ def _length_of(model):
 
 
 def _of_shape(scores, texts):
-    """Returns scores in float64; raises `ValueError` for a wrong shape."""
+    """Converts scores to float64; raises `ValueError` for a wrong shape."""
     scores = np.asarray(scores, "float64")
     if scores.shape != texts.shape:
         raise ValueError(

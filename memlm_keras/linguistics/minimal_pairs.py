@@ -1,4 +1,4 @@
-"""Minimal pairs: a model should prefer the good one of two sentences."""
+"""Minimal pairs: a model should prefer the good sentence of each pair."""
 
 import dataclasses
 import math
@@ -31,13 +31,13 @@ _COLUMNS = {
         "bad": ("ungrammatical", "unacceptable", "ungrammatical_sentence"),
     }.items()
 }
-# Levels at which BLiMP reports, and the fields that may hold them.
+# Levels of BLiMP's results, and the names of their fields.
 LEVELS = {
     "field": ("field",),
     "phenomenon": ("linguistics_term", "phenomenon"),
     "paradigm": ("UID", "paradigm"),
 }
-# By method: fields of the contexts, and fields of the words after them.
+# For each method: fields of both contexts, and fields of the words after them.
 METHODS = {
     "simple": ((None, None), SENTENCES),
     "one_prefix": (
@@ -61,7 +61,7 @@ PUBLISHED = {
     "txl": "Transformer-XL",
     "gpt2": "GPT-2",
 }
-# Rows that a model reads at once.
+# Batch size of neural models.
 _ROWS = 128
 
 # === Results ===
@@ -71,22 +71,21 @@ _ROWS = 128
 class PairAccuracy:
     """Accuracy over minimal pairs, as the mean of their paradigms.
 
-    A pair is right if the good sentence scores higher, and a tie if both score
-    the same. Sentences that differ only in unknown words are the same for the
-    model, and always tie.
+    A pair is right if the good sentence has the higher score, and a tie if both
+    scores are equal. Sentences that differ only in unknown words are the same
+    for the model, and always tie.
 
     Attributes:
         pairs, paradigms: integers, the numbers of pairs and paradigms.
-        accuracy: float, in which a tie is wrong.
-        half_credit: float, accuracy in which a tie counts one half.
+        accuracy: float; a tie counts as wrong.
+        half_credit: float, accuracy if a tie counts one half.
         ties: integer, number of pairs with equal scores.
         same: integer, number of ties whose sentences are the same for the
             model.
-        accuracy_of_rest: float, `accuracy` without the `same` pairs; NaN if
-            none is left.
-        interval: two floats, 95% interval of `accuracy` over pairs: Wilson's
-            (1927) for one paradigm; for the mean of several, normal, with the
-            variance within paradigms.
+        accuracy_of_rest: float, `accuracy` without the `same` pairs, or NaN.
+        interval: two floats, 95% interval of `accuracy` over pairs: for one
+            paradigm Wilson's (1927), for the mean over several a normal
+            interval with the variance within paradigms.
     """
 
     pairs: int
@@ -110,12 +109,12 @@ class PairAccuracy:
 
 
 class GroupedResults(tables.ResultTable):
-    """Base of results in groups, such as phenomena. The last of `levels` is
-    the paradigm; accuracies are means over paradigms."""
+    """Base class of results with groups, such as phenomena. Accuracies are
+    means over the groups of the last of `levels`."""
 
     @property
     def accuracy(self):
-        """Accuracy of all rows, the mean over paradigms."""
+        """Accuracy of all rows."""
         return self._accuracy(range(len(self)))
 
     def by(self, name):
@@ -125,8 +124,8 @@ class GroupedResults(tables.ResultTable):
             name: string, one of `levels`, or a field of the pairs.
 
         Returns:
-            Dict from the values of the field, in order, to accuracies like
-            `accuracy`. Pairs without the field are left out.
+            Dict from the values of the field, in their order, to accuracies.
+            Pairs without the field are left out.
 
         Example:
 
@@ -145,7 +144,7 @@ class GroupedResults(tables.ResultTable):
         return {value: self._accuracy(group) for value, group in groups.items()}
 
     def paradigms(self, name):
-        """Returns a dict from the values of a field to sets of paradigms."""
+        """Maps each value of a field to the set of its paradigms."""
         lowest = self.levels[-1]
         return {
             value: set(self._groups(lowest, group))
@@ -153,7 +152,7 @@ class GroupedResults(tables.ResultTable):
         }
 
     def _groups(self, name, places=None, default=None):
-        """Groups places by the value of a field."""
+        """Maps each value of a field to the list of its places."""
         groups = {}
         for place in range(len(self)) if places is None else places:
             value = self._value(place, name)
@@ -170,7 +169,7 @@ class MinimalPairs(GroupedResults):
     Attributes:
         pairs: tuple of dicts, the fields of each pair.
         good, bad: float64 arrays `(pairs,)`, natural-log probabilities.
-        same: bool array `(pairs,)`, whether both sentences have the same token
+        same: bool array `(pairs,)`, whether both sentences have equal token
             ids.
         unknown_good, unknown_bad: tuples of strings, the unknown words of each
             sentence, joined by spaces.
@@ -223,8 +222,8 @@ class MinimalPairs(GroupedResults):
             return self.good - self.bad
 
     def columns(self):
-        """Returns a dict of columns by name: fields of the pairs, scores, their
-        difference, unknown words, and `same`."""
+        """Returns the columns of a table, a dict: fields of the pairs, scores,
+        their difference, unknown words, and `same`."""
         names = dict.fromkeys(name for pair in self.pairs for name in pair)
         return {
             **{n: [pair.get(n, "") for pair in self.pairs] for n in names},
@@ -258,8 +257,8 @@ def minimal_pairs(
 
     Args:
         model: any model that `memlm_keras.evaluation.surprisal` accepts, such
-            as a causal `memlm_keras.LanguageModel`. A `DynamicEvaluator` starts
-            each sentence from the trained weights, and learns within it.
+            as a causal `memlm_keras.LanguageModel`. A `DynamicEvaluator` reads
+            each sentence with the trained weights, and learns within it.
         pairs: list of pairs of strings, or of dicts with `"sentence_good"` and
             `"sentence_bad"`, as from `read_minimal_pairs`.
         vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None`
@@ -270,8 +269,8 @@ def minimal_pairs(
             fields are left out.
         eos: bool, whether the end of the sentence is scored too.
         mean: bool, whether scores are divided by the number of tokens.
-        batch_size: integer, rows that a neural model reads at once; it changes
-            scores only by rounding.
+        batch_size: integer, rows that a neural model reads at once; another
+            value changes scores only by rounding.
         verbose: 0 prints nothing, 1 a progress bar and the result.
 
     Returns:
@@ -279,9 +278,9 @@ def minimal_pairs(
 
     Raises:
         ValueError: for an unknown `method`, `eos` with a prefix, no pairs, a
-            pair without two sentences, a missing vocabulary or one of another
-            size, tokens that cross the space after a prefix, and a model that
-            is not causal or has no probabilities.
+            pair without two sentences, a vocabulary that is missing or has
+            another size, tokens that cross the space after a prefix, and a
+            model that is not causal or has no probabilities.
 
     Example:
 
@@ -294,8 +293,8 @@ def minimal_pairs(
     require_streaming("`minimal_pairs`", model)
     if eos and method != "simple":
         raise ValueError(
-            "`eos` must be false for a method with a prefix, which compares "
-            f"words. Received: eos={eos!r} and method={method!r}"
+            "`eos` needs method='simple', as other methods compare words. "
+            f"Received: eos={eos!r} and method={method!r}"
         )
     pairs = [_as_dict(f"Pair {n}", pair) for n, pair in enumerate(pairs, 1)]
     contexts, words = METHODS[method]
@@ -363,9 +362,8 @@ def minimal_pairs(
 
 
 def mean_accuracy(groups):
-    """Returns the mean share of ones over groups (float arrays of zeros and
-    ones) and its 95% interval: Wilson's for one group, and normal for several,
-    with the variance within groups."""
+    """Returns the mean over groups, float arrays of zeros and ones, of each
+    group's mean, and its 95% interval as in `PairAccuracy`."""
     means = np.array([group.mean() for group in groups])
     accuracy = float(means.mean())
     if len(groups) == 1:
@@ -376,7 +374,7 @@ def mean_accuracy(groups):
 
 
 def _as_dict(where, pair):
-    """Returns a pair as a dict; raises `ValueError` without two sentences."""
+    """Converts a pair to a dict; raises `ValueError` without two sentences."""
     if not isinstance(pair, dict):
         pair = () if isinstance(pair, str) else tuple(pair)
         pair = dict(zip(SENTENCES, pair)) if len(pair) == 2 else {}
@@ -385,18 +383,18 @@ def _as_dict(where, pair):
         if not isinstance(sentence, str) or not sentence.strip():
             raise ValueError(
                 f"{where} must have {SENTENCES[0]} and {SENTENCES[1]}, "
-                f"strings with a word each. Received: {name}={sentence!r}"
+                f"strings with a word. Received: {name}={sentence!r}"
             )
     return pair
 
 
 class TokenizedText:
-    """Token ids of a text whose parts are joined by spaces.
+    """Token ids of parts of a text, joined by spaces.
 
     Attributes:
         ids: int32 array `(tokens,)`.
-        starts: list of integers, offset of the first token of each part.
-        unknown: list of strings, tokens that are not in the vocabulary.
+        starts: list of integers, the place of each part's first token.
+        unknown: list of strings, the tokens that are not in the vocabulary.
     """
 
     def __init__(self, vocabulary, parts, eos=False):
@@ -408,8 +406,8 @@ class TokenizedText:
             start = tokenize(before) if before else []
             if tokens[: len(start)] != start:
                 raise ValueError(
-                    "`vocabulary` must have tokens that do not cross the space "
-                    f"after {before!r}. Received: tokens {tokens}"
+                    "No token of `vocabulary` may cross the space after "
+                    f"{before!r}. Received: tokens {tokens}"
                 )
             self.starts.append(len(start))
         ids = [vocabulary[token] for token in tokens]
@@ -424,15 +422,15 @@ class TokenizedText:
 
 
 def token_scores(model, sentences, vocabulary, batch_size=_ROWS, verbose=0):
-    """Computes natural-log probabilities of the tokens of sentences (int32
-    arrays), each read from the initial state after an end of a sentence.
+    """Computes natural-log probabilities of the tokens in sentences, int32
+    arrays, as described in `minimal_pairs`.
 
-    Returns a list of float64 arrays `(tokens,)`; equal sentences get exactly
-    equal scores. See `minimal_pairs` for the other arguments.
+    Returns a list of float64 arrays `(tokens,)`. Equal sentences get exactly
+    equal scores.
     """
     require_positive_integer("batch_size", batch_size)
     distinct = {ids.tobytes(): ids for ids in sentences}
-    # Sorted by length, so that little is padded.
+    # Sorted by length, so that batches have little padding.
     keys = sorted(distinct, key=len)
     rows = batch_size if isinstance(model, StreamingModel) else 1
     rows = min(rows, len(keys))
@@ -451,10 +449,11 @@ def token_scores(model, sentences, vocabulary, batch_size=_ROWS, verbose=0):
 
 
 def _score(sentences, model, vocabulary, rows):
-    """Scores sentences that are read at once."""
+    """Scores a batch of sentences."""
     end = np.int32(vocabulary.end_of_sentence_id)
     if isinstance(model, StreamingModel):
-        # The last batch has as many rows as others: one shape is compiled.
+        # The last batch has as many rows as the others, so that no other shape
+        # is compiled.
         steps = len(sentences[-1])
         tokens = np.full((rows, steps + 1), end, "int32")
         for row, ids in zip(tokens, sentences):
@@ -478,12 +477,12 @@ def read_minimal_pairs(path):
         path: path of a file, of a folder of files, or of a `.zip` archive:
 
             * `.jsonl`: one object per line, as in BLiMP;
-            * `.csv`, `.tsv`: with a header, or without it two columns, good and
-              bad sentences. In a `.tsv`, quotation marks are text.
+            * `.csv`, `.tsv`: a table with a header; without one, the columns
+              are good and bad sentences. In `.tsv`, quotation marks are text.
 
             The required fields are `sentence_good` and `sentence_bad`, or
             `good` and `bad`, or `grammatical` and `ungrammatical`. A missing
-            `UID` is set to the field `paradigm`, or to the name of the file.
+            `UID` becomes the field `paradigm`, or the name of the file.
 
     Returns:
         List of dicts.
@@ -517,9 +516,9 @@ def read_minimal_pairs(path):
 
 
 def read_published(path):
-    """Reads published accuracies, `{model: {paradigm: accuracy}}`, from JSON
-    lines such as BLiMP's `models_summary.jsonl`, or from a `.csv` table of
-    items with the columns model, suite and correct."""
+    """Reads published accuracies, `{model: {paradigm: accuracy}}`, from BLiMP's
+    `models_summary.jsonl` or the like, or from a `.csv` table of items with the
+    columns model, suite and correct."""
     remedy = (
         "Expected BLiMP's models_summary.jsonl, or a .csv with the columns "
         "model, suite and correct."
@@ -543,7 +542,7 @@ def read_published(path):
 
 
 def _items_of(rows):
-    """Returns the shares of correct items by model and suite."""
+    """Computes the share of correct items for each model and suite."""
     items = {}
     for line, row in rows:
         suites = items.setdefault(row["model"], {})
@@ -561,6 +560,6 @@ def _items_of(rows):
 
 
 def published_mean(accuracies, paradigms):
-    """Returns the mean accuracy over paradigms, `None` if one is missing."""
+    """Returns the mean accuracy over paradigms, or `None` if any is missing."""
     values = [accuracies.get(name) for name in paradigms]
     return None if None in values else statistics.mean(values)

@@ -1,4 +1,4 @@
-"""PNG plots of accuracies, and of perplexity by recency."""
+"""Plots of accuracies and of perplexity by recency, as PNG."""
 
 import math
 
@@ -54,8 +54,8 @@ def draw_accuracies(measured, path, published):
 
 
 def draw_recency(results, path, title):
-    """Draws the perplexity of each bin, with one line per run, and the ratios
-    of further runs to the first."""
+    """Draws the perplexity of each bin, with one line per run; and for several
+    runs, the ratios to the first."""
     first, *others = results.values()
     panels = 2 if others else 1
     figure, grid = pictures.subplots(

@@ -16,16 +16,15 @@ END = "end of sentence"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RecencyPerplexity:
-    """Perplexity of the tokens of a text, by how far back each last occurred.
+    """Perplexity of a text by the distance to each token's last occurrence.
 
     Attributes:
         total: `Perplexity` of all tokens.
-        bins: tuple of strings, such as `"never before"` and `"11 to 50"` tokens
-            back; the last two bins are all unknown words and all ends of
-            sentences.
+        bins: tuple of strings, such as `"never before"` and `"11 to 50"`
+            tokens; the last two bins are unknown words and ends of sentences.
         tokens: int64 array, number of tokens in each bin.
-        losses: float64 array, summed negative natural-log likelihood of each
-            bin.
+        losses: float64 array, sum of negative log-likelihoods in each bin, in
+            nats.
     """
 
     total: Perplexity
@@ -57,23 +56,22 @@ class RecencyPerplexity:
 
 
 def perplexity_by_recency(model, batches, edges=EDGES, verbose=1):
-    """Computes perplexity by how far back each token last occurred.
+    """Computes perplexity by the distance to each token's last occurrence.
 
     A memory can help to predict a word in its window, but not a new word. One
-    bin has the tokens that did not occur before in the same document; the
-    others are bins of the distance to the last occurrence (1 for the token
-    before), in which ends of sentences count as tokens. The model reads the
-    text as in `perplexity`; documents separate occurrences even if the state
-    is carried from one to the next.
+    bin has the tokens that occur for the first time in their document. The
+    others are ranges of the distance in tokens, which is 1 for the previous
+    token. The model reads the text as in `perplexity`. Occurrences in other
+    documents do not count, even if the state is carried between documents.
 
     Args:
         model: as for `perplexity`.
         batches: `memlm_keras.data.Batches` or `SentenceBatches` of the whole
             text. Documents come from their corpus or `document_starts`;
-            without these, the text is one document. Unknown words have their
-            own bin if the batches have a `vocabulary`.
-        edges: increasing integers, the largest distance of each bin except the
-            last.
+            otherwise, the text is one document. Unknown words have their own
+            bin if the batches have a `vocabulary`.
+        edges: increasing integers, the largest distance of each bin, except
+            for the last bin.
         verbose: 0 prints nothing, 1 a progress bar and the result.
 
     Returns:
@@ -81,8 +79,8 @@ def perplexity_by_recency(model, batches, edges=EDGES, verbose=1):
 
     Raises:
         ValueError: for edges that are not increasing integers from 1, a model
-            without `score_batches`, and batches that do not start at the first
-            or do not contain each token once.
+            without `score_batches`, and batches that do not start at the
+            beginning or do not contain each token once.
 
     Example:
 
@@ -103,7 +101,7 @@ def perplexity_by_recency(model, batches, edges=EDGES, verbose=1):
     losses = token_losses(model, batches, verbose)
     tokens = np.asarray(batches.tokens)
     distances = _distances(tokens, batches.document_starts)
-    # The distance 0 means no earlier occurrence.
+    # A distance of 0 means no earlier occurrence.
     bins = np.searchsorted(bounds, distances)
     if batches.vocabulary is not None:
         bins[tokens == batches.vocabulary.unknown_id] = len(bounds) + 1
@@ -130,8 +128,8 @@ def perplexity_by_recency(model, batches, edges=EDGES, verbose=1):
 
 
 def _distances(tokens, document_starts):
-    """Returns the distance to each token's last occurrence in its document, 0
-    for none."""
+    """Returns the distance to each token's last occurrence in its document, or
+    0 if it did not occur before."""
     places = np.arange(len(tokens))
     documents = np.zeros(len(tokens), "int64")
     if document_starts is not None:

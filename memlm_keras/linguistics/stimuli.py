@@ -25,16 +25,16 @@ class StimulusSurprisal(tables.ResultTable):
     """Surprisal of each word of the sentences of a table.
 
     Words are separated by white space. The surprisal of a word is the sum over
-    its tokens; entropy and rank are those of its first token. The end of a
-    sentence has its own row, in no region.
+    its tokens; entropy and rank belong to its first token. The end of a
+    sentence has a row without a region.
 
     Attributes:
         rows: tuple of dicts, the table of sentences.
         words: `Surprisal` of the words.
-        region: int array, the number of the word's region, from 1; 0 for none.
-        log_frequency: float64 array, natural logarithm of the word's count in a
-            text, NaN for a count of zero; or `None`.
-        spillover: integer, number of previous words with columns.
+        region: int array, number of each word's region, from 1; 0 without one.
+        log_frequency: float64 array, natural logarithm of each word's count in
+            a text, or NaN for a count of zero; `None` without counts.
+        spillover: integer, number of previous words that also have columns.
         reset: bool, whether each sentence was read from the initial state.
     """
 
@@ -46,10 +46,10 @@ class StimulusSurprisal(tables.ResultTable):
     reset: bool
 
     def columns(self):
-        """Returns a dict of columns by name, with one row per word.
+        """Returns a dict of columns, with one row per word.
 
-        The columns of the table come first. A new column whose name is in the
-        table gets the prefix `memlm_`.
+        The columns of the table come first. If a new column has the name of one
+        of them, it gets the prefix `memlm_`.
         """
         end = self._ends()
         own = self.words.columns()
@@ -71,11 +71,11 @@ class StimulusSurprisal(tables.ResultTable):
         return self._with_rows(own, self.words.sentence - 1)
 
     def regions(self):
-        """Returns a dict of columns by name, with one row per region.
+        """Returns a dict of columns, with one row per region.
 
-        `surprisal` and `length` are sums over the words of the region;
+        `surprisal` and `length` are sums over the words of a region, and
         `mean_surprisal` and `log_frequency` are means. Columns of previous
-        words describe the words before the region.
+        words are about the words before the region.
         """
         keys = np.stack([self.words.sentence, self.region])
         places = np.flatnonzero(self.region)
@@ -116,7 +116,7 @@ class StimulusSurprisal(tables.ResultTable):
         return self._with_rows(own, self.words.sentence[first] - 1)
 
     def _with_rows(self, own, places):
-        """Returns the columns of the table and then `own`."""
+        """Adds the columns of the table before `own`."""
         table = {
             name: [self.rows[place][name] for place in places]
             for name in self.rows[0]
@@ -127,7 +127,7 @@ class StimulusSurprisal(tables.ResultTable):
         }
 
     def _ends(self):
-        """Returns whether each row is the end of a sentence."""
+        """Returns whether each word is the end of a sentence."""
         return np.diff(self.words.sentence, append=0) != 0
 
     @property
@@ -142,15 +142,15 @@ class StimulusSurprisal(tables.ResultTable):
             f"# surprisal in {self.words.unit}; {state}, and its first word is "
             "predicted after an end of a sentence",
             "# words are separated by white space: surprisal is the sum over "
-            "tokens, entropy and rank are those of the first token; "
+            "tokens, entropy and rank belong to the first token; "
             f"{self.words.words[-1]} is the end of a sentence, in no region",
             "# length in characters, with punctuation; log_frequency is the "
-            "natural logarithm of a count, empty where the text has no such "
-            "word; previous_1 is the word before in the sentence",
+            "natural logarithm of a count, empty for a count of zero; "
+            "previous_1 is the previous word in the sentence",
         )
 
     def to_tsv(self, by="word"):
-        """Returns `columns()`, or `regions()` for `by="region"`, as
+        """Returns `columns()`, or for `by="region"` `regions()`, as
         tab-separated text after `notes` and a header."""
         columns = self.columns() if by == "word" else self.regions()
         return "\n".join([*self.notes, tables.table_text(columns)])
@@ -173,16 +173,16 @@ def stimulus_surprisal(
     Args:
         model, vocabulary, unit, segment_length: as for
             `memlm_keras.evaluation.surprisal`.
-        rows: list of dicts with the same keys, as from `read_stimuli`.
+        rows: list of dicts with equal keys, as from `read_stimuli`.
         sentence: string, the key of the sentence.
-        regions: string, the key of positions of words, from 1: `"7"`, `"7-9"`,
-            or several regions as `"3-4, 7"`. Or `"marked"` for words between
+        regions: string, the key of the positions of words, from 1: `"7"`,
+            `"7-9"`, or `"3-4, 7"` for two regions. `"marked"` for words between
             asterisks, as in `"the horse *raced* past"`. `None` for no regions.
         reset: bool, whether each sentence is read from the initial state.
         counts: dict from words to their counts in a text, as from
             `count_words`, or `None`.
         spillover: integer, number of previous words whose surprisal, length
-            and log-frequency are columns too.
+            and log-frequency also get columns.
 
     Returns:
         `StimulusSurprisal`.
@@ -264,7 +264,7 @@ def stimulus_surprisal(
 
 
 def _words(row, sentence, regions):
-    """Returns the words of a row and their region numbers, 0 for none."""
+    """Returns the words of a row and the number of each word's region, or 0."""
     words = str(row[sentence]).split()
     if regions != MARKED:
         if not words:
@@ -291,7 +291,7 @@ def _words(row, sentence, regions):
 
 
 def _numbers_at(text, length, column):
-    """Returns the region numbers of `length` words from a text of positions."""
+    """Converts a text of positions to the number of each word's region."""
     numbers = [0] * length
     if not text:
         return numbers
@@ -316,16 +316,16 @@ def read_stimuli(path):
     """Reads a table of experimental sentences.
 
     Args:
-        path: path of a file with a header: `.csv`, with commas, semicolons or
-            tabs, or `.tsv`, in which quotation marks are text.
+        path: path of a table with a header: `.csv`, separated by commas,
+            semicolons or tabs, or `.tsv`, where quotation marks are text.
 
     Returns:
-        List of dicts with all columns. The name of an unnamed or repeated
-        column contains its number.
+        List of dicts with all columns. A column whose name is missing or
+        repeated is named by its number.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: for another kind of file, and for a damaged one.
+        ValueError: for another kind of file, and for a damaged file.
 
     Example:
 
@@ -347,15 +347,14 @@ def read_stimuli(path):
 
 
 class _Rows(list):
-    """Rows of a table, with their line numbers `lines`."""
+    """Rows of a table, with the attribute `lines` for their line numbers."""
 
 
 def count_words(text, vocabulary):
     """Counts the words of a text, for `stimulus_surprisal`.
 
-    Words are tokens, after the vocabulary's rules for case and numbers. For a
-    `SubwordVocabulary`, words are separated by white space, without punctuation
-    at their ends.
+    Words are tokens of the vocabulary's tokenizer. For a `SubwordVocabulary`,
+    they are separated by white space and have no punctuation at their ends.
 
     Args:
         text: `memlm_keras.data.Split`, integers `(tokens,)`, or an iterable of
@@ -397,7 +396,7 @@ def count_words(text, vocabulary):
 
 
 def _count(word, counts, vocabulary):
-    """Returns the count of a word, or of the least frequent of its tokens."""
+    """Returns the count of a word, or the lowest count of its tokens."""
     if isinstance(vocabulary, SubwordVocabulary):
         return counts.get(word.strip(_PUNCTUATION), 0)
     tokens = vocabulary.tokenizer.tokenize(word)

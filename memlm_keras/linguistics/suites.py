@@ -1,4 +1,4 @@
-"""SyntaxGym's test suites: formulas of the surprisal of regions."""
+"""Test suites of SyntaxGym, whose formulas compare surprisal of regions."""
 
 import ast
 import bisect
@@ -21,7 +21,7 @@ from memlm_keras.linguistics.minimal_pairs import mean_accuracy
 from memlm_keras.linguistics.minimal_pairs import token_scores
 from memlm_keras.models.surprisal import UNITS
 
-# Circuits of Hu et al. (2020), by the first part of a suite's name.
+# Circuits in Hu et al. (2020), by the first part of a suite's name.
 CIRCUITS = {
     "number": "Agreement",
     "npi": "Licensing",
@@ -40,7 +40,7 @@ _TOKEN = re.compile(
     r"\s*(?:\(\s*(?P<region>\d+|\*)\s*;\s*%(?P<condition>[^%]*)%\s*\)"
     r"|(?P<number>\d+(?:\.\d+)?)|(?P<symbol>[-+<>=&|()\[\]]))\s*"
 )
-# Symbols that differ in Python.
+# Symbols whose form in Python is different.
 _IN_PYTHON = {"=": "==", "&": " and ", "|": " or "}
 _OPERATORS = {
     ast.Add: operator.add,
@@ -58,19 +58,19 @@ class Formula:
     """A prediction of a suite, such as `(5;%a%) + (6;%a%) < (5;%b%)`.
 
     `(region;%condition%)` is the surprisal of a region, and `(*;%condition%)`
-    of a whole sentence. `+` and `-` bind tighter than `<`, `>` and `=`, and
-    these tighter than `&` and `|`. Round and square brackets group. `=` holds
-    for numbers that differ by less than 0.001 bits or by a factor of 1.00001.
+    that of a whole sentence. `+` and `-` bind tighter than `<`, `>` and `=`,
+    which bind tighter than `&` and `|`. Round and square brackets group. `=` is
+    true for numbers within 0.001 bits or a factor of 1.00001.
 
     Args:
         text: string.
 
     Attributes:
-        references: list of pairs of a region (an integer or `"*"`) and the name
-            of a condition.
+        references: list of pairs: a region, which is an integer or `"*"`, and
+            the name of a condition.
 
     Raises:
-        ValueError: for a syntax error; the message says where.
+        ValueError: for a syntax error; the message has its place.
 
     Example:
 
@@ -82,7 +82,7 @@ class Formula:
     def __init__(self, text):
         self.text = text
         self.references = []
-        # The formula in Python, and the place in `text` of each token.
+        # The formula in Python, and the place of each token in `text`.
         python, self._places, place = "", {}, 0
         while place < len(text):
             match = _TOKEN.match(text, place)
@@ -106,10 +106,10 @@ class Formula:
         except SyntaxError as error:
             starts = [*self._places]
             start = starts[bisect.bisect(starts, error.offset - 1) - 1]
-            # After the first sentence comes advice about Python.
+            # Other sentences of the message are advice about Python.
             what = f"is wrong: {error.msg.split('.')[0]}"
             self._fail(what, self._places[start])
-        # Brackets become lists of one element, which stay in the tree.
+        # Brackets become lists of one element, which the tree keeps.
         python = python.replace("(", "[").replace(")", "]")
         self._tree = ast.parse(python, mode="eval").body
         self._require(self._tree, truth=True)
@@ -123,7 +123,7 @@ class Formula:
         )
 
     def _require(self, node, truth):
-        """Checks that an expression is boolean, or else a number."""
+        """Checks that an expression is boolean, or a number if not `truth`."""
         place = self._places[node.col_offset]
         match node:
             case ast.List(elts=[inner]):
@@ -149,8 +149,8 @@ class Formula:
             self._require(part, truth=isinstance(node, ast.BoolOp))
 
     def __call__(self, sums):
-        """Returns whether the formula holds for `sums`, a dict from pairs of
-        condition and region to surprisal in bits."""
+        """Returns whether the formula is true for `sums`, a dict from pairs
+        `(condition, region)` to surprisal in bits."""
         return self._value(self._tree, sums)
 
     def has_tie(self, sums):
@@ -191,13 +191,13 @@ class Formula:
 
 @dataclasses.dataclass(frozen=True)
 class Suite:
-    """A test suite: sentences divided into regions, and predictions.
+    """A test suite: sentences in regions, and predictions about them.
 
     Attributes:
         name, circuit: strings.
-        predictions: tuple of `Formula`s, which must all hold for an item.
-        items: nested dicts: text by number of the item, name of the condition
-            and number of the region.
+        predictions: tuple of `Formula`s, all of which must be true for an item.
+        items: nested dicts from the number of an item, the name of a condition
+            and the number of a region to a text.
         region_names: dict from the number of a region to its name.
     """
 
@@ -214,16 +214,16 @@ def read_suites(path):
     Args:
         path: path of a `.json` file, of a folder of such files, or of a `.zip`
             archive. The circuit of a suite is its `meta.circuit`, or the
-            circuit of its name in Hu et al. (2020), or `"other"`. If several
-            suites have the same name, it is followed by their file's.
+            circuit in Hu et al. (2020) by its name, or `"other"`. Suites with
+            the same name get the name of their file as well.
 
     Returns:
         List of `Suite`.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: for a file that is not a suite, and a formula with an error
-            or with a condition or region that an item does not have.
+        ValueError: for a file that is not a suite, and for a formula with a
+            syntax error, or with a condition or region that an item lacks.
 
     Example:
 
@@ -281,8 +281,7 @@ def _suite(content):
     name = meta["name"]
     if meta.get("metric", "sum") != "sum":
         raise ValueError(
-            "its metric must be the sum of surprisal. Received: "
-            f"metric={meta['metric']!r}"
+            f"its metric must be 'sum'. Received: metric={meta['metric']!r}"
         )
     items = {}
     for item in content["items"]:
@@ -343,7 +342,7 @@ def _new(known, name, what, value):
 
 @dataclasses.dataclass(frozen=True)
 class SuiteAccuracy:
-    """Share of items whose predictions all hold, as the mean over suites.
+    """Share of items with only true predictions, as the mean over suites.
 
     Attributes:
         items, suites: integers, the numbers of items and suites.
@@ -373,13 +372,13 @@ class SuiteAccuracy:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SuiteResults(GroupedResults):
-    """Surprisal of the regions of suites, and whether predictions hold.
+    """Surprisal of the regions in suites, and the truth of predictions.
 
     Attributes:
         regions: tuple of dicts, one per region of a sentence: `suite`,
             `circuit`, `item`, `condition`, `region`, `region_name`, `content`,
             `surprisal_bits`, `unknown` and `correct` (whether all predictions
-            hold for the item).
+            about the item are true).
         items: tuple of dicts, one per item: `suite`, `circuit`, `item`,
             `predictions` (a tuple of bools), `correct`, `tie` and `unknown`.
         protocol: string, how the numbers were computed.
@@ -439,10 +438,9 @@ def suite_results(model, suites, vocabulary=None, batch_size=128, verbose=1):
         `SuiteResults`.
 
     Raises:
-        ValueError: for no suites, two suites with one name, a missing
-            vocabulary or one of another size, tokens that cross the space
-            between regions, and a model that is not causal or has no
-            probabilities.
+        ValueError: for no suites, two suites with one name, a vocabulary that
+            is missing or has another size, tokens that cross the space between
+            regions, and a model that is not causal or has no probabilities.
 
     Example:
 

@@ -122,7 +122,7 @@ def test_the_size_of_a_text_decides(
     assert ("memlm/medium learns more" in reasons) == (5e5 < tokens <= 1e7)
     for name, said in (
         ("units", "248 outputs are projected"),
-        ("linear_decay", "falls in a line to zero"),
+        ("linear_decay", "falls linearly to zero"),
         ("num_sampled", "compared with 2,000 of the words"),
     ):
         assert (said in reasons) == (name in expected)
@@ -399,7 +399,7 @@ def test_a_trained_model_is_no_worse_than_it_was(memlm, mine, folder):
     flags = ("--dataset=text", "--learning_rate=1", "--verbose=2")
     told = memlm("train", "presets/mine/small", *flags)
     assert told.status == 0, told.err
-    assert "No epoch is better than the model as it was" in told.out
+    assert "No epoch improved the model" in told.out
     run = folder / "runs" / "text-mine-small-learning_rate1-seed0"
     kept = keras.saving.load_model(run / "model.keras")
     pairs = zip(kept.trainable_weights, mine.trainable_weights, strict=True)
@@ -491,10 +491,10 @@ def test_a_trained_model_has_its_sizes_and_its_vocabulary(memlm, mine):
     for flag in ("--units=9", "--rate=0.5", "--training_lines=3"):
         told = memlm(*train, flag)
         assert told.status == 2
-        assert "has its sizes and its vocabulary" in told.err
+        assert "keeps its sizes and vocabulary" in told.err
         assert flag.strip("-") in told.err
     told = memlm(*train, "--as_published")
-    assert told.status == 2 and "is for a paper's preset" in told.err
+    assert told.status == 2 and "needs a paper's preset" in told.err
     experiment = Experiment("presets/mine/small", "text", dropout=0.5)
     assert experiment.make()[0].dropout == 0.5
     assert experiment.recipe["dropout"] == 0.5

@@ -166,7 +166,7 @@ def test_surprisals_of_a_file(memlm, run, folder):
     told = memlm("surprisal", run, "empty.txt")
     assert told.status == 2 and "no word in empty.txt" in told.err
     told = memlm("attention", run, "the man", "--out=map.html")
-    assert told.status == 2 and "attends to nothing" in told.err
+    assert told.status == 2 and "has no attention that" in told.err
     told = memlm("surprisal", run, "stimuli.txt", "--unit=shannons")
     assert told.status == 2
 
@@ -509,7 +509,7 @@ def test_suites(memlm, run, folder):
 
 def test_a_page_of_a_classifier_is_refused(memlm, folder, classifier):
     told = memlm("attention", classifier, "the man", "--out=map.html")
-    assert told.status == 2 and "attends to nothing" in told.err
+    assert told.status == 2 and "has no attention that" in told.err
     assert not (folder / "map.html").exists()
 
 
@@ -667,7 +667,7 @@ def test_interrupted_runs_go_on(folder, memlm):
         ("train text", "memlm train --dataset=text"),
         ("score memlm/english text/test.txt", "and text/test.txt is a file"),
         ("generate nowhere", "no run folder and no .keras file nowhere"),
-        ("generate text", "is no run folder"),
+        ("generate text", "is not a run folder"),
         ("table daniluk2017/model", "Did you mean daniluk2017/models?"),
         ("table daniluk2017/models --grid x", "such as learning_rate=0.1,1"),
         (
@@ -955,8 +955,8 @@ def test_own_pairs(memlm, folder):
     row = told.out.splitlines()[1].split("\t")
     assert row[0] == "a dog" and len(row) == 5
     for labels, said in (
-        ("xyz", "none of 3 labels is one of the model's: non, oui\n"),
-        (("x", "oui", "x"), "2 of 3 labels are none of the model's: non, oui"),
+        ("xyz", "3 of 3 labels are not the model's: non, oui\n"),
+        (("x", "oui", "x"), "2 of 3 labels are not the model's: non, oui"),
     ):
         lines = "".join(f"a\tb\t{label}\n" for label in labels)
         (folder / "l.tsv").write_text(f"s1\ts2\tlabel\n{lines}")
@@ -1036,7 +1036,7 @@ def test_a_classifier(memlm, folder, without_keras):
     )
     told = memlm("train", "dual_am_gru_shared", *flags)
     assert told.status == 0, told.err
-    assert "Vectors of 2 of 7 words." in told.out
+    assert "2 of 7 words have vectors." in told.out
     (run,) = (folder / "runs").iterdir()
     results = results_of(run)
     assert results["embedding_range"] == 0.5

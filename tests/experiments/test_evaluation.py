@@ -77,14 +77,14 @@ def test_a_model_without_its_run_folder(memlm, run, folder):
             results_of(run)[split]["perplexity"], abs=1e-3
         )
     evaluate = ("evaluate", "alone.keras", "--dataset=text")
-    refused(memlm(*evaluate, "--dynamic"), "dynamic needs the run folder")
+    refused(memlm(*evaluate, "--dynamic"), "dynamic needs a run folder")
     refused(memlm(*evaluate, "--documents"), "documents needs a corpus")
     refused(memlm(*evaluate[:2], "--dataset=nowhere"), "no file, folder or")
 
     (folder / "long.txt").write_text("# 1\nthe sea\nthe man\n" * 90)
     documents = ("--dataset=long.txt", "--document_start=#", "--verbose=2")
     told = memlm(*evaluate[:2], *documents)
-    assert "single stream (--documents begins each afresh)" in told.out
+    assert "single stream (--documents: each document by itself)" in told.out
     one = perplexity_of(told)
     told = memlm(*evaluate[:2], *documents, "--documents")
     assert "it reads each document by itself" in told.out
@@ -142,9 +142,9 @@ def test_the_last_epoch_is_measured_too(when, memlm, folder, monkeypatch):
 
 def test_the_last_epoch_needs_its_checkpoint(memlm, run, folder):
     evaluate = ("evaluate", run, "--test_last", "--verbose=0")
-    refused(memlm(*evaluate, "--dataset=text"), "is for a run folder and the")
+    refused(memlm(*evaluate, "--dataset=text"), "needs a run folder and the")
     (run / "checkpoint.npz").unlink()
-    refused(memlm(*evaluate), "checkpoint.npz, which has the weights of the")
+    refused(memlm(*evaluate), "checkpoint.npz, which does not exist")
 
 
 def test_files_of_other_models(memlm, train, folder, classifier):
@@ -175,7 +175,7 @@ def test_the_average_of_two_runs(memlm, train, folder):
     told = memlm("evaluate", *runs, "--dataset=text")
     refused(told, "--dataset needs a single RUN")
     told = memlm("evaluate", runs[0], runs[0] / "model.keras")
-    refused(told, "must be different ones")
+    refused(told, "must not be given twice")
 
 
 def test_what_was_asked_for_is_told_last(
@@ -275,8 +275,8 @@ def test_a_run_that_is_not_finished(memlm, folder):
     run = RunFolder(folder / "runs" / experiment.name)
     typed = "memlm train daniluk2017/lstm --dataset=text --epochs=7"
     for command, told_of in (
-        (f"{typed} --overwrite", f"This goes on: {typed}\n"),
-        (None, "This goes on: python "),
+        (f"{typed} --overwrite", f"To continue: {typed}\n"),
+        (None, "To continue: python "),
     ):
         run.write_config(
             experiment.settings, experiment.recipe, experiment.kind, command
@@ -362,12 +362,12 @@ def test_wrong_requests_by_recency(memlm, train, folder, classifier):
     refused(memlm("evaluate", run, "--split=test"), "split needs --by=recency")
     refused(memlm("evaluate", run, "--by=length"), "by must be one of recency")
     refused(memlm(*evaluate, "--dynamic"), "dynamic is not measured by recency")
-    refused(memlm("evaluate", run, run, "--by=recency"), "different ones")
+    refused(memlm("evaluate", run, run, "--by=recency"), "given twice")
     told = memlm("evaluate", classifier, "--by=recency", "--dataset=text")
     refused(told, "of class EntailmentClassifier")
     shutil.copy(run / "model.keras", folder / "alone.keras")
     told = memlm("evaluate", "alone.keras", "--by=recency", "--cache_size=9")
-    refused(told, "cache_size needs the run folder")
+    refused(told, "cache_size needs a run folder")
     write_splits(folder / "other", unknown=False)
     train("daniluk2017/lstm", dataset="other")
     told = memlm("evaluate", *(folder / "runs").iterdir(), *evaluate[2:])

@@ -182,7 +182,7 @@ def test_documents_are_dealt_and_read_by_themselves(folder, capsys):
     assert across.settings["documents"] is False
     model, _ = across.make()
     across.training_batches(model)
-    assert "reads across them; --documents" in capsys.readouterr().out
+    assert "reads them as one text; with --documents" in capsys.readouterr().out
     assert experiment.name != across.name
 
 
@@ -267,10 +267,8 @@ def test_all_analyses_of_a_finished_run(memlm, folder):
         "--verbose=2",
     )
     assert told.status == 0, told.err
-    assert "lacks, of the sentence: grey\n" in told.out
-    assert "1 sentences, 3 words, of which the vocabulary lacks 33.3%" in (
-        told.out
-    )
+    assert "Words not in the vocabulary: grey\n" in told.out
+    assert "1 sentences, 3 words; 33.3% of them are not in" in told.out
     assert (run / "model.keras").read_bytes() == trained
     read = [row["read"] for row in read_csv(run / "sentence_predictions.csv")]
     assert read == ["<eos>", "the", "<unk>", "sea"]

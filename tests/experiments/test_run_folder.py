@@ -59,7 +59,7 @@ def test_other_settings_are_refused_and_nothing_is_lost(run):
 
 def test_what_is_no_run_is_refused(tmp_path):
     (tmp_path / "model.keras").write_text("somebody's")
-    with pytest.raises(UsageError, match="would say what run it is"):
+    with pytest.raises(UsageError, match="so its run is unknown"):
         RunFolder(tmp_path).open(SETTINGS)
 
 
@@ -71,7 +71,7 @@ def test_moving_aside_finds_a_free_name(run, capsys):
     run.open(SETTINGS)
     assert run.move_aside().name == "run-old2"
     assert (first / "results.json").exists()
-    assert "is now in" in capsys.readouterr().out
+    assert "Renamed " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_mean_standard_deviation_and_the_papers_numbers(fill):
     assert "| 82.00 ± 2.00 (80.00 to 84.00) | 1,001 | 60 | 900 |" in text
     assert "* protocol standard\n" in text
     # Of another text, in a table of their own.
-    ours, papers = text.split("Published, of other texts")
+    ours, papers = text.split("Published for other texts")
     assert "85.2" not in ours and "| lstm | 83.2 | 85.2 |" in papers
     assert (folder / "mean_attention.png").exists()
 

@@ -146,7 +146,7 @@ def test_methods_with_prefixes():
         assert found[0] == pytest.approx(
             expected(model, text, begin=begin), rel=1e-5
         )
-    with pytest.raises(ValueError, match="`eos` must be false"):
+    with pytest.raises(ValueError, match="`eos` needs method="):
         minimal_pairs(model, PREFIXES, VOCABULARY, "one_prefix", eos=True)
     with pytest.raises(ValueError, match="at least one pair with the fields"):
         minimal_pairs(model, PREFIXES[1:], VOCABULARY, "one_prefix")

@@ -309,7 +309,7 @@ def test_pairs_are_counted_as_they_are_predicted(folder):
 def test_time_that_is_over_interrupts(claims, small):
     told = claims("--minutes=0")
     assert told.status == 0, told.err
-    assert "The time is over." in told.out
+    assert "The time is up." in told.out
     assert "See claims/claims.md" in told.out
 
 

@@ -130,7 +130,7 @@ def test_an_entry_that_is_not_there(recipe):
 
 def test_the_time_is_over(tiny, capsys):
     assert tiny("--minutes=0") == 0
-    assert "The time is over." in capsys.readouterr().out
+    assert "The time is up." in capsys.readouterr().out
 
 
 @pytest.mark.slow

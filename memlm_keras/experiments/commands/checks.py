@@ -19,7 +19,7 @@ from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import wrong_use
 from memlm_keras.experiments.tables.report import markdown_table
 
-# Attributes of accuracies, by column of a table.
+# Columns of a table, and the attributes of accuracies in them.
 _COLUMNS = {
     "pairs": "pairs",
     "items": "items",
@@ -32,13 +32,13 @@ _COLUMNS = {
     "unknown": "unknown",
 }
 _NOTE = (
-    "accuracy: share of pairs whose good sentence scores higher; of several "
-    "paradigms, their mean. same: ties whose sentences are the same for the "
-    "model, by unknown words. of the rest: accuracy without these pairs."
+    "accuracy: share of pairs whose good sentence scores higher; the mean over "
+    "paradigms. same: ties whose sentences differ only in unknown words. of "
+    "the rest: accuracy without these pairs."
 )
 _NOTE_OF_SUITES = (
-    "accuracy: share of items whose predictions all hold; of several suites, "
-    "their mean. ties: items in which < or > compares equal numbers. unknown: "
+    "accuracy: share of items whose predictions all hold; the mean over "
+    "suites. ties: items in which < or > compares equal numbers. unknown: "
     "items with a word that is not in the vocabulary."
 )
 
@@ -61,15 +61,15 @@ _NOTE_OF_SUITES = (
     Option(
         "mean",
         bool,
-        "Compare means over tokens; by default sums.",
+        "Compare means over tokens instead of sums.",
     ),
     options.to_write(
         "out",
-        help="Table to write, a row for each pair, or for each region.",
+        help="Table to write, with a row for each pair or each region.",
     ),
     options.to_write(
         "plot",
-        help="PNG picture of phenomena, or of circuits, to write.",
+        help="PNG picture of accuracies by phenomenon or circuit to write.",
     ),
     Option(
         "published",
@@ -120,8 +120,8 @@ def pairs(
 
 
 def _reader(path, method, eos, mean):
-    """Returns a function that measures a model on the pairs or suites of a
-    path, and a note on the table."""
+    """Reads pairs or suites; returns a function that measures a model on them,
+    and a note that explains the table."""
     from memlm_keras.linguistics.minimal_pairs import SUFFIXES
 
     linguistics = memlm.linguistics
@@ -132,7 +132,7 @@ def _reader(path, method, eos, mean):
     kinds = {name.suffix.lower() == ".json" for name in names}
     if len(kinds) > 1:
         raise UsageError(
-            f"{path} has both suites (.json) and pairs. Measure one at a time."
+            f"{path} has suites (.json) and pairs. Measure them separately."
         )
     if True in kinds:
         if eos or mean or method != "simple":
@@ -158,14 +158,14 @@ def _reader(path, method, eos, mean):
             verbose=0,
         )
         if left_out := len(pairs) - len(result):
-            print(f"{left_out} pairs lack the fields of the method.")
+            print(f"{left_out} pairs without the method's fields are left out.")
         return result
 
     return measure, _NOTE
 
 
 def _table(result, published):
-    """Returns table lines with a run's accuracy, overall and by level."""
+    """Returns the lines of a table with accuracies, overall and by level."""
     from memlm_keras.linguistics.minimal_pairs import published_mean
 
     columns = {
@@ -223,7 +223,8 @@ def _over_seeds(opened, measured):
 
 
 def _rows(measured):
-    """Returns the table of all pairs; with several runs, rows name theirs."""
+    """Returns the table of all pairs or regions; with several runs, it has a
+    column with the run."""
     text = []
     for run, result in measured.items():
         columns = result.columns()
@@ -237,31 +238,31 @@ def _rows(measured):
 
 
 @command(
-    "Checks from outside that a model gives probabilities: causal, normalised, "
-    "and more; of several models, their average. RUN may also be an exported "
-    ".onnx or .tflite file, or the folder of a SavedModel. The exit status is "
-    "1 if a check fails.",
+    "Checks, only by its outputs, that a model (or the average of several) "
+    "gives probabilities: causal, normalised, and more. RUN may also be an "
+    "exported .onnx or .tflite file, or the folder of a SavedModel. The exit "
+    "status is 1 if a check fails.",
     {"RUN": "+"},
     Option(
         "same_as",
         str,
         "Another RUN, such as the model of an exported file, which must give "
-        "the same.",
+        "the same probabilities.",
     ),
     options.CACHE,
     options.RATE,
     Option(
         "tolerance", float, "Largest difference that passes, in nats.", above=0
     ),
-    options.seed("Seed of the texts to read."),
+    options.seed("Seed of the random texts to read."),
     Option(
         "length",
         int,
-        "Tokens of a text to read; by default more than the longest window and "
+        "Tokens in a text to read; by default more than the longest window and "
         "chunk of the model.",
         at_least=32,
     ),
-    options.to_write("out", help="JSON file to write too."),
+    options.to_write("out", help="JSON file to write as well."),
 )
 def certify(
     run: list,

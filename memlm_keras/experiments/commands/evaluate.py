@@ -26,8 +26,8 @@ from memlm_keras.experiments.tables.report import markdown_table
 # padded; neither changes predictions.
 _ROWS, _MULTIPLE = 64, 8
 _NOTE = (
-    "Tokens by how many tokens back the same one last stood in its document. "
-    "Unknown words and ends of sentences are in no other line."
+    "Tokens by the distance to the last occurrence of the same word in the "
+    "document. Unknown words and ends of sentences are only in their own lines."
 )
 
 
@@ -66,7 +66,7 @@ def evaluate(
 
 
 def _measured_run(path):
-    """Opens a run, or only its model if its preset is not registered."""
+    """Opens a run; if its preset is not registered, only its model."""
     opened = open_run(path)
     if opened.folder is not None and opened.folder.model_path.exists():
         try:
@@ -77,7 +77,7 @@ def _measured_run(path):
 
 
 def _evaluate_run(opened, text, measures, verbose):
-    """Measures a run or a trained model, on its text or another one."""
+    """Measures a run or a trained model, on its own text or another one."""
     folder = opened.folder
     measures = read_options(options.MEASURING, measures, opened.kind)
     with process.quiet(verbose):
@@ -99,9 +99,8 @@ def _evaluate_run(opened, text, measures, verbose):
 
 
 def _experiment_and_model(opened, text, verbose):
-    """Returns the experiment of a run, and its model.
-
-    If `text` gives another dataset, the model's vocabulary reads it."""
+    """Returns the experiment of a run and its model, whose vocabulary reads the
+    dataset in `text`, if there is one."""
     if opened.counts:
         # Counting takes seconds, so n-gram models are not saved.
         experiment = opened.experiment
@@ -126,7 +125,7 @@ def _experiment_and_model(opened, text, verbose):
 
 
 def _results_before(opened, text):
-    """Returns the earlier results of a run if it is on its own text."""
+    """Returns the earlier results of a run, empty for another text."""
     if text or opened.folder is None:
         return {}
     return opened.folder.results() or {}
@@ -144,20 +143,19 @@ def _evaluate_file(opened, text, measures, verbose):
 def _require_no_measures(opened, measures):
     for name, value in measures.items():
         raise UsageError(
-            f"{name} needs the run folder of a preset. Received: "
-            f"{name}={value} and {opened.path}"
+            f"{name} needs a run folder. Received: {name}={value} and "
+            f"{opened.path}"
         )
 
 
 def _file_and_text(opened, text):
-    """Returns a language model without a run folder, the corpus of `text`, and
+    """Returns a language model without a run folder, the corpus in `text`, and
     a function from a split to batches."""
     path = opened.path
     if "dataset" not in text:
         raise UsageError(
-            f"{path} is a model without the run folder of a preset, which "
-            "would say what text to measure it on. Give --dataset, or name the "
-            "run folder."
+            f"{path} is a model without a run folder, so its text is unknown. "
+            "Give --dataset, or name the run folder."
         )
     reading = {**text}
     dataset = reading.pop("dataset")
@@ -178,9 +176,9 @@ def _file_and_text(opened, text):
     if not model.causal:
         way = "each sentence by itself"
     elif datasets.has_documents(corpus, documents):
-        way += " (--documents begins each afresh)"
+        way += " (--documents: each document by itself)"
         way = "each document by itself" if documents else way
-    print(f"No preset says how {path} was trained to read: it reads {way}.")
+    print(f"{path} does not say how its text is read: it reads {way}.")
 
     def batches(split):
         if model.causal:
@@ -194,17 +192,12 @@ def _evaluate_mean(runs, given, verbose):
     """Measures the average of the predictions of several models."""
     for name, value in given.items():
         raise UsageError(
-            f"--{name} needs a single RUN: several are measured by the "
-            "perplexity of their average, on their own text. "
-            f"Received: --{name}={value} and {len(runs)} runs"
+            f"--{name} needs a single RUN: an average is measured on the text "
+            f"of its runs. Received: --{name}={value} and {len(runs)} runs"
         )
     if any(run.folder is None for run in runs):
-        raise UsageError("Several models must be run folders of presets.")
-    if len({run.folder.path.resolve() for run in runs}) < len(runs):
-        paths = " ".join(run.path for run in runs)
-        raise UsageError(
-            f"Several runs must be different ones. Received: {paths}"
-        )
+        raise UsageError("To average several models, name their run folders.")
+    require_different([str(run.folder.path.resolve()) for run in runs])
     with process.quiet(verbose):
         first, *_ = experiments = [run.experiment for run in runs]
     for run, experiment in zip(runs, experiments):
@@ -217,8 +210,9 @@ def _evaluate_mean(runs, given, verbose):
             )
         if experiment.dataset.sentences != first.dataset.sentences:
             raise UsageError(
-                "Models can be averaged if all of them read sentences, or none "
-                f"does. Received: {runs[0].path} and {run.path}"
+                "Models can be averaged if all of them read sentences, or all "
+                "read continuous text. Received: "
+                f"{runs[0].path} and {run.path}"
             )
     ensemble = memlm.Ensemble([run.model for run in runs])
     batches = functools.partial(datasets.evaluation_batches, first, ensemble)
@@ -256,8 +250,7 @@ def _evaluate_by(runs, text, parts, measures, verbose, typed):
 
 def _side_by_side(runs, text, measures, verbose):
     """Yields name, model, corpus and a function from a split to batches for
-    each run; with `cache_size`, also for the model with a cache, unless it has
-    a mixture."""
+    each run, and with `cache_size` also for its model with a cache."""
     names = [run.name for run in runs]
     if len({*names}) < len(names):
         names = [run.path for run in runs]
@@ -282,10 +275,8 @@ def _side_by_side(runs, text, measures, verbose):
 
 
 def _compare(runs, split, verbose, command, out=None, plot=None):
-    """Measures models on the same text, and prints a table.
-
-    `runs` yields the name, model, corpus and a function from a split to batches
-    of each; `out` and `plot` are paths of files to write, or `None`."""
+    """Measures the models of `_side_by_side` on one text, prints a table, and
+    writes the files `out` and `plot` if they are not `None`."""
     from memlm_keras.linguistics.plots import draw_recency
 
     results, first = {}, None
@@ -318,7 +309,7 @@ def _compare(runs, split, verbose, command, out=None, plot=None):
 
 
 def _table(results):
-    """Returns the lines of the table, with a column for each run."""
+    """Returns the lines of a table with a column for each run."""
     one = next(iter(results.values()))
     rows = [
         [bin, f"{tokens:,}", f"{share:.1%}", *map(_cell, perplexities)]
@@ -346,7 +337,7 @@ def _cell(perplexity):
 
 
 def _values(result):
-    """Returns a `RecencyPerplexity` as a dict; empty bins have `None`."""
+    """Returns a `RecencyPerplexity` as a dict, with `None` for empty bins."""
     return {
         "perplexity": result.total.perplexity,
         "loss": result.total.loss,

@@ -17,9 +17,9 @@ _TOP_K = 10
 
 
 @command(
-    "Writes a model as a SavedModel for TensorFlow Serving, in FOLDER "
-    "(saved_models/NAME or saved_models/NAME/VERSION; by default the next "
-    "version, with the name of the run), or in another format.",
+    "Exports a model as a SavedModel for TensorFlow Serving, or in another "
+    "format. FOLDER is saved_models/NAME or saved_models/NAME/VERSION; by "
+    "default the next version, under the name of the run.",
     {"RUN": None, "FOLDER": "?"},
     Option(
         "format",
@@ -28,31 +28,31 @@ _TOP_K = 10
         choices=tuple(formats.formats()),
     ),
     options.CACHE,
-    Option("overwrite", bool, "Replace an older export."),
+    Option("overwrite", bool, "Replace an existing export."),
     Option(
         "quantize",
         str,
-        "For --format=litert and web: weights of eight bits.",
+        "For --format=litert and web: store weights with eight bits.",
         choices=("int8",),
     ),
     Option(
         "for",
         str,
-        "Server whose model repository to write; the server keeps the state.",
+        "Write a model repository for this server, which keeps the state.",
         choices=("triton",),
     ),
     Option(
         "contract",
         str,
-        "For --format=onnx: inputs and outputs as sherpa-onnx expects them, "
-        "for shallow fusion or rescoring.",
+        "For --format=onnx: the inputs and outputs of sherpa-onnx, for shallow "
+        "fusion or rescoring.",
         choices=("sherpa", "sherpa_offline"),
     ),
     Option(
         "tokens",
         str,
-        "The recogniser's tokens.txt, which must agree with the model's "
-        "vocabulary.",
+        "For --contract: the recogniser's tokens.txt, which must agree with "
+        "the model's vocabulary.",
     ),
 )
 def export(
@@ -67,7 +67,7 @@ def export(
     tokens: str | None = None,
 ):
     if for_ is not None and format is not None:
-        raise UsageError("--for sets the format: leave out --format.")
+        raise UsageError("--for sets the format. Leave out --format.")
     format = for_ or format or "tf_saved_model"
     opened = open_run(run)
     model = opened.model_that(cache=cache)
@@ -99,7 +99,7 @@ def export(
 
 
 def facts_of(opened, cache=False):
-    """Returns a dict of facts about a model for its model card."""
+    """Returns the facts about a model for its model card, a dict."""
     if opened.preset is not None:
         return trained.read_metadata(opened.preset)["card"]
     results = opened.folder and opened.folder.results()

@@ -16,8 +16,8 @@ from memlm_keras.experiments.options import nearest
 
 
 @command(
-    "Lists the rows of the papers' tables: units, parameters and a "
-    "description; and trained models.",
+    "Lists the rows of the papers' tables, with units, parameters and a "
+    "description, and trained models.",
     {"PATTERN": "?"},
     OVERRIDES["vocabulary_size"],
     OVERRIDES["scale"],
@@ -44,7 +44,7 @@ def presets(
     width = max(map(len, matches))
     print(
         f"{'preset':{width}} {'units':>5} {f'V={size:,}':>12}  "
-        "what it is; its weights are random until it is trained"
+        "description; weights are random until training"
     )
     last = None
     for name in filter(rows.__contains__, matches):
@@ -53,7 +53,7 @@ def presets(
             print(f"\n{paper.source()}")
             last = paper
         if registry.resized(name, row, sizes).parameters is None:
-            # Counting parameters builds a model.
+            # The parameters are counted in a model.
             process.import_keras()
         preset = registry.get(name, **sizes)
         count = memlm.presets.count_params(name, size, **sizes)

@@ -19,7 +19,7 @@ _TOP_K = 10
 
 @command(
     "Prints the log-probability of each token of sentences, and their "
-    "perplexity; without TEXT, of the lines of the standard input.",
+    "perplexity. Without TEXT, reads the lines of standard input.",
     {"RUN": None, "TEXT": "*"},
     options.CACHE,
 )
@@ -51,7 +51,7 @@ def score(run: str, text: list, cache: bool = False):
 
 def _typed_lines():
     if sys.stdin.isatty():
-        print("Type sentences, one a line, and end with Ctrl-D:")
+        print("Type one sentence per line, and end with Ctrl-D:")
     for line in sys.stdin:
         if line.strip():
             yield line.rstrip("\n")
@@ -73,18 +73,18 @@ def _summary(total, length):
     Option(
         "max_length",
         int,
-        "Maximum number of words, with those of the prompt.",
+        "Maximum number of words, including the prompt.",
         at_least=1,
     ),
     Option(
         "sampler",
         str,
-        "How words are chosen.",
+        "How to choose the next word.",
         choices=("top_k", "top_p", "greedy", "beam", "random"),
     ),
     Option("sentences", int, "Number of texts.", at_least=1),
     options.seed("Seed of the sampler."),
-    Option("unknown", bool, "Write the unknown word too."),
+    Option("unknown", bool, "Allow the token of unknown words."),
 )
 def generate(
     run: str,
@@ -122,12 +122,12 @@ def generate(
 
 
 @command(
-    "Draws where a model attends, in its run folder; TEXT is a sentence to "
-    "draw as well. With --out, writes a page of TEXT.",
+    "Draws where a model attends, in its run folder, also in the sentence "
+    "TEXT. With --out, writes a page for TEXT.",
     {"RUN": None, "TEXT": "?"},
     options.to_write(
         "out",
-        help="HTML file to write in place of pictures: pointing at a word of "
+        help="HTML file to write instead of pictures: pointing at a word of "
         "TEXT shows where the model attended.",
     ),
     options.VERBOSE,
@@ -161,18 +161,18 @@ def attention(
         paths = experiment.draw(opened.model, folder, pictures, verbose)
     if not paths:
         raise UsageError(
-            f"{experiment.preset_name} attends to nothing that could be drawn."
+            f"{experiment.preset_name} has no attention that could be drawn."
         )
     print("\n".join(map(str, paths)))
 
 
 def _write_page(opened, text, out):
-    """Writes an HTML page with the attention of one text."""
+    """Writes an HTML page with a model's attention in a text."""
     model = opened.model_that("attention")
-    # Classifiers attend to another sentence, which the page cannot show.
+    # The page cannot show the attention of classifiers to another sentence.
     if getattr(model, "attending", None) is None:
         raise UsageError(
-            f"{opened.path} attends to nothing that could be drawn."
+            f"{opened.path} has no attention that a page could show."
         )
     predictions = memlm.analysis.sentence_predictions(
         model, text, top=min(_TOP_K, model.vocabulary_size)
@@ -184,9 +184,9 @@ def _write_page(opened, text, out):
 
 
 @command(
-    "Prints the probability of each label of a pair; or a table with those of "
-    "the pairs of a FILE, a .tsv, .csv or .jsonl with the columns premise and "
-    "hypothesis.",
+    "Prints the probability of each label of a pair; or, for a FILE (.tsv, "
+    ".csv or .jsonl, with the columns premise and hypothesis), a table with "
+    "the probabilities for all pairs.",
     {"RUN": None, "FILE/PREMISE": None, "HYPOTHESIS": "?"},
     options.to_write("out", help="Table to write; by default it is printed."),
 )
@@ -196,7 +196,7 @@ def predict(
     if hypothesis is None and not os.path.isfile(premise):
         raise UsageError(
             "memlm predict RUN needs a file of pairs, or a PREMISE and a "
-            f"HYPOTHESIS. Received: {premise}, which is no file"
+            f"HYPOTHESIS. Received: {premise}, which is not a file"
         )
     if hypothesis is not None and out is not None:
         raise UsageError("--out needs a file of pairs.")

@@ -15,47 +15,48 @@ from memlm_keras.experiments.options import Option
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import wrong_use
 
-# Options for tables of sentences.
 _TABLES = (".csv", ".tsv")
+# Options for tables of sentences.
 _STIMULI = (
     Option(
         "sentence",
         str,
-        "For .csv and .tsv files: column of sentences; by default the one "
-        "called sentence.",
+        "For .csv and .tsv files: column with the sentences; by default the "
+        "column called sentence.",
     ),
     Option(
         "regions",
         str,
-        "For .csv and .tsv files: column of positions of words (such as 7, or "
-        "3-4, 7), or `marked` for words between asterisks.",
+        "For .csv and .tsv files: column with positions of words (such as 7, "
+        "or 3-4, 7), or `marked` for words between asterisks.",
     ),
     Option(
         "by",
         str,
-        "For --regions: a row for each word, or sum and mean of each region.",
+        "For --regions: a row for each word, or for each region with sums and "
+        "means.",
         choices=("word", "region"),
     ),
     Option(
         "frequency",
         str,
-        "For .csv and .tsv files: text that words are counted in, a file, or "
+        "For .csv and .tsv files: text for the frequency of words, a file, or "
         "`train` for the training text of the run.",
     ),
     Option(
         "spillover",
         int,
-        "For .csv and .tsv files: words before each word that have columns "
-        "too.",
+        "For .csv and .tsv files: number of previous words that also have "
+        "columns.",
         at_least=1,
     ),
 )
 
 
 @command(
-    "Prints surprisal, entropy and rank of each word of a text file with one "
-    "sentence a line, as a tab-separated table; for several models, of their "
-    "average. Several files, and the .txt files of a folder, are documents, "
+    "Prints a tab-separated table with surprisal, entropy and rank of each "
+    "word in a text file with one sentence per line, by a model or the average "
+    "of several. Several files, or the .txt files of a folder, are documents, "
     "each read from the initial state. A .csv or .tsv file with a column of "
     "sentences keeps its columns.",
     {"RUN": "+", "FILE": "+"},
@@ -68,22 +69,22 @@ _STIMULI = (
     Option(
         "reset",
         bool,
-        "Read each sentence from the initial state; by default so in .csv and "
-        ".tsv files, and in others the state is carried through the file.",
+        "Read each sentence from the initial state, the default for .csv and "
+        ".tsv files; in other files, the state is carried on.",
     ),
     options.CACHE,
     options.RATE,
     Option(
         "segment_length",
         int,
-        "For --rate: words to train on at once; by default 5, and with --reset "
-        "a sentence.",
+        "For --rate: words for each update; by default 5, and with --reset a "
+        "sentence.",
         at_least=1,
     ),
     Option(
         "tokens",
         bool,
-        "A line for each piece of a word, for models of pieces.",
+        "A row for each piece of a word, for models of pieces of words.",
     ),
     Option(
         "document_start",
@@ -94,11 +95,10 @@ _STIMULI = (
     Option(
         "shard",
         str,
-        "PART/PARTS, such as 3/16: read this part of the documents alone, and "
-        "write it to a file named after --out and the part; nothing is done if "
-        "this file exists.",
+        "PART/PARTS, such as 3/16: read only this part of the documents, and "
+        "write a file named after --out and the part, unless it exists.",
     ),
-    options.to_write("out", help="File to write in place of the screen."),
+    options.to_write("out", help="File to write; by default prints."),
     stimuli=_STIMULI,
 )
 def surprisal(
@@ -118,8 +118,7 @@ def surprisal(
     if segment_length is not None and rate is None:
         raise UsageError("--segment_length is for --rate.")
     paths = [*run, *file]
-    # Texts start at the first file that is not a model; the last path is always
-    # a text.
+    # The first file that is not a model, or else the last path, is a text.
     first = 1
     while first < len(paths) - 1 and not (
         pathlib.Path(paths[first]).is_file()
@@ -138,19 +137,19 @@ def surprisal(
             raise UsageError(f"--{name} needs a .csv or .tsv file.")
     if tables and (has_documents or shard is not None):
         raise UsageError(
-            f"A table is read alone and whole, and {tables[0]} is a table. "
-            "Several files, folders, --document_start and --shard need texts."
+            "Several files, folders, --document_start and --shard need texts. "
+            f"Received: {tables[0]}, a table"
         )
     part = (1, 1)
     if shard is not None:
         if not has_documents:
             raise UsageError(
-                f"--shard divides documents, and {texts[0]} is one. Give "
-                "several files, a folder of .txt files, or --document_start."
+                "--shard needs several files, a folder of .txt files, or "
+                f"--document_start. Received: {texts[0]}, a single document"
             )
         part, out = _shard(shard, out)
         if out.exists():
-            print(f"{out} is finished. Delete it to make it again.")
+            print(f"{out} is finished. Delete it to write it again.")
             return
     opened = [*map(open_run, runs)]
     if tables and tokens:
@@ -175,7 +174,7 @@ def surprisal(
     entered = store.EnteredText(vocabulary)
     with (
         process.writing(out) as written,
-        # The table alone goes to the standard output.
+        # Only the table goes to standard output.
         contextlib.redirect_stdout(sys.stderr),
     ):
         for name, lines in documents:
@@ -210,7 +209,7 @@ def _suffix(path):
 
 
 def _shard(text, out):
-    """Returns the part and number of parts of `--shard`, and its file."""
+    """Returns part and number of parts for `--shard`, and the file to write."""
     match = re.fullmatch(r"(\d+)/(\d+)", text)
     part, parts = map(int, match.groups()) if match else (0, 0)
     if not 1 <= part <= parts:
@@ -241,7 +240,7 @@ def _write_stimuli(
     frequency=None,
     spillover=0,
 ):
-    """Writes the words or regions of a table of sentences as a table."""
+    """Writes a table with the words or regions of a table of sentences."""
     if by != "word" and regions is None:
         raise UsageError("--by needs --regions.")
     linguistics = memlm.linguistics
@@ -252,8 +251,8 @@ def _write_stimuli(
         sentence = names[0] if names else None
     if sentence is None:
         raise UsageError(
-            f"{path} has no column called sentence: name one with "
-            f"--sentence. Received: {', '.join(rows[0])}"
+            f"{path} has no column called sentence: name one with --sentence. "
+            f"Received: {', '.join(rows[0])}"
         )
     counts = None
     if frequency is not None:
@@ -281,15 +280,15 @@ def _write_stimuli(
 
 
 def _counted_text(frequency, opened):
-    """Returns the text in which words are counted."""
+    """Returns the text for the frequency of words."""
     if frequency != "train":
         with wrong_use():
             return [*memlm.data.text_store.read_lines(frequency)]
     if opened.folder is None:
         raise UsageError(
-            f"{opened.path} has no run folder, which would say what text it "
-            "was trained on. Give --frequency=FILE."
+            "--frequency=train needs a run folder. Received: "
+            f"{opened.path}. Give --frequency=FILE"
         )
-    # The table alone goes to the standard output.
+    # Only the table goes to standard output.
     with contextlib.redirect_stdout(sys.stderr):
         return opened.experiment.corpus.train

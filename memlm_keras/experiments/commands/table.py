@@ -14,22 +14,22 @@ from memlm_keras.experiments.options import UsageError
 
 @command(
     "Trains every row of a paper's table, and writes the table with the "
-    "paper's numbers. PAPER alone shows its tables, and trains nothing.",
+    "paper's numbers. PAPER alone only shows the paper's tables.",
     {"PAPER/TABLE": None, "SETTINGS": "*"},
     options.DATASET,
     options.RUN_DIR,
     options.OVERWRITE,
-    Option("rows", str, "Rows, with commas; by default all."),
+    Option("rows", str, "Rows, separated by commas; by default all."),
     Option("seeds", str, "Seeds, such as 0,1,2."),
     Option(
         "finished_only",
         bool,
-        "Train nothing, and write the results of finished runs.",
+        "Train nothing, and write the table from finished runs.",
     ),
     Option(
         "list",
         bool,
-        "Train nothing, and print the command of each missing run, one a line.",
+        "Train nothing, and print the commands of missing runs, one per line.",
     ),
     Option(
         "grid",
@@ -69,8 +69,8 @@ def table(
     numbers = _integers(seeds)
     if list and (finished_only or overwrite):
         raise UsageError(
-            "--list prints the commands of missing runs, and does nothing "
-            "else. Leave out --finished_only and --overwrite."
+            "--list only prints the commands of missing runs. Leave out "
+            "--finished_only and --overwrite."
         )
     runs = TableRuns(
         table,
@@ -83,9 +83,8 @@ def table(
     )
     if dataset is None and runs.dataset == "embedded":
         print(
-            "No --dataset was given: the runs of this table read the small "
-            "text that comes with the package, of 75 words. --dataset=FILE "
-            "reads your own.",
+            "Without --dataset, this table is trained on the package's small "
+            "text, with 75 different words. --dataset=FILE reads your own.",
             file=sys.stderr,
         )
     if list:
@@ -100,14 +99,14 @@ def _show_tables(paper, others):
     tables = {f"{paper}/{t.name}": t for t in presets.papers()[paper].tables}
     if others:
         raise UsageError(
-            f"memlm table {paper} shows the paper's tables, and trains nothing."
-            f" Name one to train it: {', '.join(tables)}. Received: {others[0]}"
+            f"memlm table {paper} only shows the paper's tables. To train one, "
+            f"name it: {', '.join(tables)}. Received: {others[0]}"
         )
     print(presets.papers()[paper].source())
     print("\nTables of the paper, at its sizes:")
     for name, found in tables.items():
         rows = sum(math.prod(map(len, row.grid.values())) for row in found.rows)
-        print(f"\n  {found.title}; {rows} runs a seed")
+        print(f"\n  {found.title}; {rows} runs per seed")
         print(f"    memlm table {name} --dataset={found.dataset or 'FILE'}")
     return 0
 

@@ -17,14 +17,14 @@ from memlm_keras.experiments.options import as_flag
 from memlm_keras.experiments.tables.report import outcome
 
 _ENGLISH = "memlm/english"
-# Training options that still let a paper's preset be fitted to a text.
+# Training options with which a paper's preset is still fitted to the text.
 _FITTED_TOO = ("halve", "optimizer", "distribution")
 
 
 @command(
     "Trains a model in a run folder, or continues an interrupted run. Without "
-    "PRESET, a model that suits the text is chosen. A trained model, by name "
-    "or folder, is trained further.",
+    "PRESET, chooses a model that suits the text. Trains a trained model, by "
+    "name or folder, further.",
     {"PRESET": "?"},
     options.DATASET,
     Option(
@@ -65,14 +65,14 @@ def train(
         if dataset is None:
             dataset = "embedded"
             print(
-                "No --dataset was given: this run reads the small text that "
-                "comes with the package. --dataset=FILE reads your own."
+                "Without --dataset, this run trains on the package's small "
+                "text. --dataset=FILE reads your own."
             )
         if as_published and preset is None:
             raise UsageError(
                 "--as_published needs the name of a paper's preset."
             )
-        # Refuses wrong options before a text is read.
+        # Wrong options raise an error before a text is read.
         experiment = Experiment(preset or SMALLEST, dataset, **values)
         name, choice = experiment.name, None
         own_text = dataset not in options.TEXTS
@@ -105,14 +105,14 @@ def train(
         elif "trained" in experiment.preset:
             if as_published:
                 raise UsageError(
-                    "--as_published is for a paper's preset. Received: "
+                    "--as_published needs a paper's preset. Received: "
                     f"{preset}, a trained model"
                 )
             print(f"{preset} is trained further, and keeps its vocabulary.")
         elif own_text and sized and language_model and not as_published:
             print(
-                "You gave a size or a rate, so the others stay as published. "
-                "Without any, all are fitted to the text."
+                "You gave a size or a rate, so all others are as published. "
+                "Without any, they are fitted to the text."
             )
         if own_text and language_model:
             if datasets.can_be_counted(experiment.corpus):
@@ -128,7 +128,7 @@ def train(
             command=typed,
         )
     _print_results(experiment, results, measures, verbose)
-    print(f"All of it is in {folder}")
+    print(f"All results are in {folder}")
     if not results.get("finite", True):
         kept = results["best_epoch"]
         raise RuntimeError(
@@ -151,7 +151,7 @@ def _print_choice(choice, preset, dataset, values, running):
     chosen = {**values, **choice.options, **choice.running, **running}
     print(f"Chosen: {_command(choice.preset, dataset, chosen)}")
     if preset is None:
-        print("To change a choice, give its flag (memlm train --help).")
+        print("A flag changes a choice (memlm train --help lists them).")
         if choice.is_english and (further := _further(dataset, values)):
             print(
                 "This is English. For prose such as novels, a trained model "
@@ -160,7 +160,7 @@ def _print_choice(choice, preset, dataset, values, running):
 
 
 def _command(preset, dataset, values):
-    """Returns the command that trains with these options."""
+    """Returns the command for training with these options."""
     flags = [as_flag(name, value) for name, value in values.items()]
     return shlex.join(
         ["memlm", "train", preset, f"--dataset={dataset}", *flags]
@@ -168,8 +168,8 @@ def _command(preset, dataset, values):
 
 
 def _further(dataset, values):
-    """Returns the command that trains the English model further, without
-    options that it does not accept, or `None`."""
+    """Returns the command for training the English model further, without
+    options that it does not accept; `None` if it cannot read the text."""
     try:
         Experiment(_ENGLISH, dataset, **values)
     except NoUseError as error:
@@ -188,6 +188,6 @@ def _print_results(experiment, results, measures, verbose):
     measurements.print_requested(results, requests)
     if "cache" in results and verbose:
         print(
-            "`memlm score`, `surprisal`, `generate` and `export` use its cache "
-            "with --cache."
+            "With --cache, `memlm score`, `surprisal`, `generate` and `export` "
+            "use this cache."
         )

@@ -1,1 +1,1 @@
-"""Tables of the papers: runs of their rows, and the written tables."""
+"""Tables of the papers: trains their rows, and writes them."""

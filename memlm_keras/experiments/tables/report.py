@@ -1,4 +1,4 @@
-"""Summarises results of runs, and writes them as lines and tables."""
+"""Summarises the results of runs in lines and tables."""
 
 import dataclasses
 import statistics
@@ -6,7 +6,7 @@ import statistics
 from memlm_keras import files
 
 _ENVIRONMENT = ("backend", "keras", "python", "hardware", "date")
-# Results that differ between the runs of a table.
+# Results that the table does not list as common to its runs.
 _PER_RUN = (
     "preset",
     "units",
@@ -25,12 +25,12 @@ _PER_RUN = (
 
 
 def better(monitor):
-    """Returns `max` for an accuracy, else `min`."""
+    """Returns `max` for an accuracy, and `min` for another metric."""
     return max if monitor.endswith("accuracy") else min
 
 
 def outcome(results, columns):
-    """Returns one line with the given columns of a run's results."""
+    """Returns a line with some columns of a run's results."""
     line = ", ".join(
         f"{measure.name} {measure.of(results):.{measure.digits}f}"
         for measure in columns
@@ -47,7 +47,7 @@ def outcome(results, columns):
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """Statistics of runs; the deviation of a single run is `None`."""
+    """Statistics over runs; `None` for the deviation of a single run."""
 
     mean: float
     standard_deviation: float | None
@@ -56,7 +56,7 @@ class Summary:
 
 
 def summarize(values):
-    """Returns the `Summary` of values other than `None`, or `None`."""
+    """Returns the `Summary` of values, without `None`s, or `None`."""
     values = [value for value in values if value is not None]
     if not values:
         return None
@@ -68,7 +68,7 @@ def summarize(values):
 
 
 def markdown_table(columns, rows):
-    """Returns the lines of a Markdown table, with cells of any type."""
+    """Returns the lines of a Markdown table; cells can have any type."""
     lines = [f"| {' | '.join(map(str, row))} |" for row in (columns, *rows)]
     lines.insert(1, "|" + "---|" * len(columns))
     return lines
@@ -98,8 +98,8 @@ def write_table(table, runs, command, pictures=()):
     ]
     if any(_DEVIATION in str(text) for texts in cells for text in texts):
         lines.append(
-            "\nOver the seeds: mean ± sample standard deviation (least to "
-            "greatest)."
+            "\nOver the seeds: mean ± sample standard deviation (minimum to "
+            "maximum)."
         )
     lines += _published_elsewhere(table)
     lines += [
@@ -116,7 +116,8 @@ _DEVIATION = " ± "
 
 
 def _record_and_cells(table, row, runs):
-    """Returns a row's values in `table.csv` and cells in `table.md`."""
+    """Returns the values of a row for `table.csv`, and its cells for
+    `table.md`."""
     runs = [run for run in runs if run.row is row]
     results = [run.results for run in runs if run.results]
     details = dict.fromkeys(name for r in table.rows for name in r.details)
@@ -183,7 +184,7 @@ def _measured(summary, digits):
 
 
 def _published_elsewhere(table):
-    """Yields the lines of a table of the paper's numbers on other texts."""
+    """Yields lines of a table with the paper's numbers on other texts."""
     corpora = dict.fromkeys(
         (published.corpus, name)
         for row in table.rows
@@ -194,7 +195,7 @@ def _published_elsewhere(table):
     )
     if not corpora:
         return
-    yield "\nPublished, of other texts, with which ours cannot be compared:\n"
+    yield "\nPublished for other texts, not comparable with ours:\n"
     rows = []
     for row in table.rows:
         numbers = {each.corpus: each.numbers for each in row.published}
@@ -206,7 +207,7 @@ def _published_elsewhere(table):
 
 
 def _facts(table, results):
-    """Yields lines with the settings and environment of the runs."""
+    """Yields lines with the common settings and environment of runs."""
     for key in dict.fromkeys(key for r in results for key in r):
         texts = {_fact(r[key]) for r in results if key in r}
         varies = len(texts) > 1
@@ -225,7 +226,7 @@ def _facts(table, results):
 
 
 def _fact(value):
-    """Returns a setting as text, or `None` for a measured value."""
+    """Formats a setting; returns `None` for measured values."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):

@@ -25,10 +25,10 @@ _LINES_OF_A_FAILURE = 8
 
 
 class Run:
-    """A run of `run_all`, which calls `train(stop)` unless it has results.
+    """A run for `run_all`; subclasses define `train(stop)`.
 
-    `train` trains or continues until `stop()` is true, and sets `results`; it
-    returns `None`, or a message if it failed. `print_missing` reads `folder`,
+    `train` trains or continues until `stop()` is true, and sets `results`. It
+    returns `None`, or a message if it failed. `print_missing` uses `folder`,
     `recipe` and `running`, the arguments of `train_in_process`.
     """
 
@@ -38,13 +38,14 @@ class Run:
         self.failed = False
 
     def outcome(self):
-        """Returns the results in one line, or an empty string."""
+        """Returns a line with the results, or an empty string."""
         return ""
 
 
 def run_all(runs, after=None, jobs=1, minutes=math.inf):
-    """Trains all runs without results, calling `after` after each; a failure
-    does not stop the others. Returns the number of failures."""
+    """Trains all runs without results, and calls `after` after each of them.
+
+    A failure does not stop the others. Returns the number of failures."""
     begin = time.monotonic()
     interrupted = threading.Event()
 
@@ -88,13 +89,13 @@ def run_all(runs, after=None, jobs=1, minutes=math.inf):
                 pool.shutdown(cancel_futures=True)
                 raise
     if stop():
-        print("The time is over. The same command continues.")
+        print("The time is up. The same command continues.")
     return sum(run.failed for run in runs)
 
 
 def print_missing(runs, short=False):
-    """Prints the command of each run without results, one per line, and their
-    number to standard error."""
+    """Prints the commands of the runs without results, one per line, and to
+    standard error their number."""
     missing = [run for run in runs if run.results is None]
     print(f"{len(missing)} of {len(runs)} runs are missing:", file=sys.stderr)
     for run in missing:
@@ -121,27 +122,27 @@ def command_of(recipe, **running):
 
 
 def short_command(recipe, **running):
-    """Returns a run's command for any machine: without the paths of text and
-    run folder, and without the backend."""
+    """Returns the command of a run without paths and backend, for any
+    machine."""
     recipe = {k: v for k, v in recipe.items() if k != "data_dir"}
     return shlex.join(["memlm", "train", *command_of(recipe, **running)])
 
 
 def _arguments(folder, recipe, running):
-    """Returns the arguments of `memlm` that train a run in its folder."""
+    """Returns the arguments of `memlm` for training a run in its folder."""
     running = {
         **running,
         "run_dir": folder.parent,
         "backend": keras.backend.backend(),
-        # A progress bar would write every step to the log.
+        # A progress bar would log every step.
         "verbose": 2,
     }
     return ["train", *command_of(recipe, **running)]
 
 
 def train_in_process(folder, recipe, running, stop):
-    """Runs `memlm train` in a new process, which frees its memory at the end,
-    and logs to `log.txt`; returns why it failed, or `None`."""
+    """Runs `memlm train` in a new process, which logs to `log.txt`; returns
+    `None`, or a message if it failed."""
     log = folder / "log.txt"
     paths = [str(_PACKAGE), os.environ.get("PYTHONPATH")]
     try:
@@ -167,14 +168,14 @@ def train_in_process(folder, recipe, running, stop):
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(1)
             finally:
-                # SIGTERM lets the run save a checkpoint to continue from.
+                # After SIGTERM, the run saves a checkpoint.
                 process.terminate()
                 process.wait()
     except OSError as error:
         return f"failed: {error}"
     if process.returncode == 0:
         return None
-    # A run that diverged has results, though its exit status is 1.
+    # The exit status of a run that diverged is 1, but it has results.
     results = RunFolder(folder).results() or {}
     if process.returncode == 1 and not results.get("finite", True):
         return None
@@ -189,7 +190,7 @@ def train_in_process(folder, recipe, running, stop):
 
 
 def in_fresh_process(function, *arguments):
-    """Calls a function in a new process, which frees its memory."""
+    """Calls a function in a new process, whose memory is freed afterwards."""
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(
         1, context, initializer=_begin, initargs=(os.getpid(),)

@@ -1,6 +1,6 @@
 """Tables of the papers, with a run for each row and seed.
 
-Each run is a process of `memlm train`, so that its peak memory is its own.
+Each run is its own process of `memlm train`, so that peak memory is measured.
 """
 
 import contextlib
@@ -35,15 +35,15 @@ class TableRuns:
 
     Args:
         name: string, `"paper/table"`, one of `memlm_keras.presets.tables()`.
-        dataset: string, as for `Experiment`; `None` is the table's dataset, or
+        dataset: string, as for `Experiment`; `None` for the table's dataset, or
             the embedded text.
         run_dir: path of the folder for the run folders and the table's folder.
-        rows: list of labels or presets of rows; `None` is all.
+        rows: list of labels or presets of rows; `None` for all.
         grid: dict from overrides to lists of values. Each row is trained with
-            all combinations of the overrides that it uses, and the best is
-            chosen by the first measure. Rows that set an override themselves
-            are kept if their value is listed.
-        overrides: dict of overrides, applied to all rows that use them.
+            all combinations of the overrides that it uses, and the best
+            combination is chosen by the first measure. A row that sets an
+            override itself is trained if its value is listed.
+        overrides: dict of overrides for all rows that use them.
         measures: dict of additional measures, as for `Experiment.run`.
 
     Raises:
@@ -120,9 +120,9 @@ class TableRuns:
             seeds: list of integers.
             running: dict of flags of `memlm train` for all runs, such as
                 `epochs`.
-            finished_only: whether to train nothing and write the table of the
-                runs that have results, even with fewer epochs than asked for.
-            overwrite: whether to move older runs aside.
+            finished_only: whether to train nothing and write the table from the
+                runs with results, even with fewer epochs than requested.
+            overwrite: whether to rename the folders of older runs.
             command: string, the command line to show in the table.
 
         Returns:
@@ -174,7 +174,7 @@ class TableRuns:
             for seed in seeds
             for row in self.rows
         ]
-        # Frees the memory of corpora and models afterwards.
+        # A process of its own frees the memory of corpora and models.
         described = runs.in_fresh_process(describe, recipes)
         return [
             TableRun(self, row, found, {**(running or {}), **self.measures})
@@ -191,8 +191,8 @@ class TableRuns:
         if wrong and self.dataset not in ("sick", "embedded"):
             raise UsageError(
                 f"The table {self.name} needs --dataset={made_for}"
-                f"{'' if self.table.only_dataset else ', or text of your own'}"
-                f". Received: --dataset={self.dataset}"
+                f"{'' if self.table.only_dataset else ', or your own text'}. "
+                f"Received: --dataset={self.dataset}"
             )
 
     def _chosen(self, names):
@@ -217,7 +217,7 @@ class TableRuns:
         return [row for row in rows if row in chosen]
 
     def _points(self, row):
-        """Yields a row with each combination of the grid's values."""
+        """Yields a row for each combination of the grid's values."""
         grid = {**row.grid, **self.grid} if not self.grid else self.grid
         if any(
             key in row.details and row.details[key] not in values
@@ -241,7 +241,7 @@ class TableRuns:
             )
 
     def _choose(self, queue):
-        """Writes and prints the best grid point of each preset."""
+        """Writes and prints the best settings in the grid for each preset."""
         measure = self.choose_by
         if measure is None:
             return
@@ -273,7 +273,7 @@ class TableRuns:
             print(f"Chosen: {row.label}: {numbers}")
         files.write_csv(self.folder / "best.csv", records)
 
-    # === Pictures of finished runs; methods return lists of file names ===
+    # === Pictures of finished runs: methods return lists of file names ===
 
     def _draw_mean(self, finished):
         means = {}
@@ -294,7 +294,7 @@ class TableRuns:
         return [picture]
 
     def _draw_lines(self, finished):
-        """Draws a line for each preset if the table is a line plot."""
+        """Draws a line for each preset, if the table has a line plot."""
         if self.table.lines is None:
             return []
         detail, name = self.table.lines
@@ -310,7 +310,7 @@ class TableRuns:
             for panel, values in zip(panels.values(), (ours, theirs)):
                 if summary := report.summarize(values):
                     line = panel.setdefault(label, {})
-                    # Keep the best of several settings at each x.
+                    # Several settings can have the same x: keep the best.
                     if x not in line or summary.mean < line[x].mean:
                         line[x] = summary
         if not panels[self.dataset]:
@@ -325,7 +325,7 @@ class TableRuns:
         return [picture]
 
     def _draw_sentence(self, finished):
-        """Draws the attention of models of sentences in one sentence."""
+        """Draws the attention of all models of sentences in one sentence."""
         picture = "sentence_attention.png"
         models, experiment = {}, None
         for row in self.rows:
@@ -341,7 +341,7 @@ class TableRuns:
 
 
 class TableRun(runs.Run):
-    """A run of one row and seed, made from an item of `describe`."""
+    """A run of a row with one seed; `described` is from `describe`."""
 
     def __init__(self, table, row, described, running):
         self.table = table
@@ -354,7 +354,7 @@ class TableRun(runs.Run):
         super().__init__(f"{row.label} seed {self.seed}")
 
     def read(self, any_epochs):
-        """Reads the results, if the run is finished."""
+        """Reads the results if the run is finished."""
         folder = RunFolder(self.folder)
         if not folder.is_run or folder.changed(self.settings):
             return
@@ -403,7 +403,7 @@ def _uses(row, name, value):
 
 
 def _required(measure, asked):
-    """Returns the measure, made mandatory if the flags ask for it."""
+    """Returns a measure; if the flags request it, it is not optional."""
     key, option = {
         "cache": ("size", "cache_size"),
         "monte_carlo": ("samples", "monte_carlo"),
@@ -425,8 +425,8 @@ def _required(measure, asked):
 
 
 def row_experiment(preset, dataset, seed, overrides, changes):
-    """Makes an `Experiment` without the `overrides` that its preset does not
-    use; it must use all `changes`."""
+    """Makes an `Experiment` with all `changes`, and with those `overrides` that
+    its preset uses."""
     overrides = {**overrides, **changes}
     while True:
         try:
@@ -438,10 +438,10 @@ def row_experiment(preset, dataset, seed, overrides, changes):
 
 
 def describe(recipes):
-    """Returns name, recipe and settings of the experiment for each dict of
-    `row_experiment` arguments; raises `UsageError` for unused overrides."""
+    """Returns name, recipe and settings of the experiment of each dict of
+    arguments for `row_experiment`; raises `UsageError` for unused overrides."""
     described, used, corpora = [], set(), {}
-    # Standard output is for the commands of `list_missing`.
+    # Only the commands of `list_missing` go to standard output.
     with contextlib.redirect_stdout(sys.stderr):
         for recipe in recipes:
             experiment = row_experiment(**recipe)
