@@ -4,9 +4,9 @@
 
 Variants have a memory, a pointer, smoothing, other cells, averaged weights or
 other sizes, and otherwise the options that `memlm train --dataset=novel.txt`
-would choose. The last one combines smoothing, key-value-predict and a pointer.
-Finished runs are not repeated. RUN_DIR/VARIANT-seed0 is a RUN for `memlm
-pairs`, `memlm surprisal` and `memlm evaluate --dataset=novel.txt`.
+would choose. `combined` has smoothing, key-value-predict and a pointer.
+Finished runs are not repeated. `memlm pairs`, `memlm surprisal` and `memlm
+evaluate --dataset=novel.txt` read the run RUN_DIR/VARIANT-seed0.
 """
 
 import dataclasses
@@ -51,7 +51,7 @@ class Variant(memlm_rows.MemlmRow):
 
     units: int = 200
     embedding_dim: int | None = 200
-    # Class in `memlm_keras.memory`, its window if it has one, and other
+    # Class in `memlm_keras.memory`, its window if it has one, and its other
     # arguments.
     memory: str | None = None
     window: int | None = None
@@ -60,7 +60,7 @@ class Variant(memlm_rows.MemlmRow):
     cell: str | None = None
     # Window of a pointer sentinel.
     pointer: int | None = None
-    # Rate of linear interpolation.
+    # Rate of smoothing by linear interpolation.
     smoothing: float | None = None
     average: bool = False
 
@@ -102,12 +102,12 @@ class Variant(memlm_rows.MemlmRow):
         return optimizer
 
     def more(self):
-        """Returns no options: neither cache nor dynamic evaluation."""
+        """Leaves out the cache and dynamic evaluation of `memlm/small`."""
         return {}
 
 
 INDUCTION = {"memory": "InductionAttention", "window": 100}
-# A larger initial range of 0.3 prevents 600 units from learning.
+# With an initial range of 0.3, a model with 600 units does not learn.
 PARTS = {
     "units": 600,
     "memory": "KeyValuePredict",
@@ -117,7 +117,7 @@ PARTS = {
 
 
 def delta_rule(**changes):
-    """Makes a variant with a delta rule and changed arguments."""
+    """Makes a variant with a `DeltaRule` memory, whose arguments can change."""
     arguments = {
         "num_heads": 4,
         "key_dim": 48,
@@ -159,7 +159,7 @@ def main(argv):
         for name in GIVEN
         if FLAGS[name].value is not None
     }
-    # With a given scale, `choose_preset` does not choose sizes.
+    # With a scale, `choose_preset` chooses no sizes.
     choice = choose_preset(FLAGS.dataset, **{"scale": 1.0} | given)
     epochs = given.pop("epochs", choice.running.get("epochs"))
     options = choice.options | given

@@ -1,4 +1,4 @@
-"""The models that the claims compare, and their runs."""
+"""Models that the claims compare, and runs that train them."""
 
 import dataclasses
 import math
@@ -24,14 +24,14 @@ from paper_claims import Setting
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A preset in a setting, with `changes` that the preset must support."""
+    """A preset in a setting, with `changes`, which the preset must use."""
 
     preset: str
     changes: Mapping
     setting: Setting
 
     def run(self, seed, folder, run_dir="runs", data_dir=None, **trial):
-        """Returns the `ClaimRun` of a seed; `folder` is the folder of logs, and
+        """Returns the `ClaimRun` with a seed; `folder` has the logs, and
         `trial` replaces options of the setting."""
         options = {**self.setting.options, **trial}
         flags = {**options, **self.changes}
@@ -48,8 +48,7 @@ class Model:
 
 
 class ClaimRun(runs.Run):
-    """A training run of a claim's model with one seed; the title is its
-    command."""
+    """A training run of a `Model` with one seed; its title is its command."""
 
     def __init__(self, experiment, running, run_dir, study):
         self.experiment = experiment
@@ -76,8 +75,8 @@ class ClaimRun(runs.Run):
 
 
 def models_of(claims, size=None):
-    """Returns the `Model`s of claims, a dict by setting and label, of one size
-    or of all. Claims without a "small" setting use their published size."""
+    """Returns a dict of the `Model`s of claims by setting and label, with one
+    size or all. A claim without a "small" setting has its published size."""
     models, settings = {}, paper_claims.SETTINGS
     for name, setting in settings.items():
         for claim in claims:
@@ -98,7 +97,7 @@ def models_of(claims, size=None):
 
 
 def labels(claim):
-    """Returns the names of the two models of a claim."""
+    """Returns the names of both models of a claim."""
     return [
         " ".join([preset, *(as_flag(k, v) for k, v in changes.items())])
         for (preset, _), changes in zip(claim.models, claim.changes)
@@ -108,7 +107,7 @@ def labels(claim):
 def train(every, jobs=1, minutes=math.inf):
     """Trains the `ClaimRun`s without results; returns how many failed."""
     missing = [run for run in every if run.results is None]
-    # Raises the errors of unreadable corpora before any training.
+    # An unreadable corpus raises its error before any training.
     datasets = [run.experiment.dataset for run in missing]
     for dataset in {each.name: each for each in datasets}.values():
         dataset.load()
@@ -116,8 +115,8 @@ def train(every, jobs=1, minutes=math.inf):
 
 
 def test_losses(folder):
-    """Computes the losses of a run's test sentences and their numbers of
-    predictions; for pairs of sentences, 1 for a wrong label, and 1."""
+    """Computes loss and number of predictions for each test sentence of a run;
+    for each pair of sentences, 1 or 0 for a wrong or a right label, and 1."""
     run_folder = RunFolder(folder)
     experiment, model = reopen(run_folder), run_folder.model()
     if experiment.kind != CLASSIFIER:

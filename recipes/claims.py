@@ -1,14 +1,14 @@
-"""Tests claims of the papers: trains the models that they compare, and writes
-verdicts.
+"""Tests claims of the papers: trains the models that they compare, and writes a
+verdict on each claim.
 
     python recipes/claims.py --queue --out=docs/results
     python recipes/claims.py kong2019/noise --setting=kong2019_little_text
     python recipes/claims.py daniluk2017 --size=paper --jobs=2 --minutes=9
     python recipes/claims.py --finished_only --out=docs/results
 
-Names are papers, or PAPER/CLAIM as in claims.md; by default all. The same
-command continues interrupted runs. The last one recomputes the verdicts from
-the logs in this repository.
+A name is a paper, or PAPER/CLAIM as in claims.md; by default all claims. The
+same command continues interrupted runs. The last example recomputes the
+verdicts from the logs in this repository.
 """
 
 import math
@@ -46,8 +46,8 @@ def main(names):
     """Trains missing runs, and writes the verdicts; returns the exit status."""
     if FLAGS.queue and FLAGS.finished_only:
         raise UsageError(
-            "--queue shows the missing runs, and --finished_only trains "
-            "nothing. Give one of them."
+            "Give only one of --queue, which lists missing runs, and "
+            "--finished_only, which trains nothing."
         )
     # Selects the backend before anything imports Keras.
     process.import_keras(FLAGS.backend)
@@ -74,10 +74,10 @@ def main(names):
         failed = claim_runs.train(every, FLAGS.jobs, FLAGS.minutes)
     elif not any(run.results for run in every):
         print(
-            f"None of {len(every)} runs is finished in {logs}. Published runs "
-            "are in a clone of the package's repository: --out=docs/results."
+            f"None of {len(every)} runs in {logs} is finished. Published runs "
+            "are in a clone of the repository: --out=docs/results."
         )
-    # The document always has all claims.
+    # The page always has all claims.
     models = claim_runs.models_of(paper_claims.CLAIMS)
     losses = {k: verdicts.losses_of(model, logs) for k, model in models.items()}
     verdicts.write(out / "claims.md", losses, process.typed())
@@ -86,7 +86,7 @@ def main(names):
 
 
 def choose(names, setting, size):
-    """Returns the models of the named claims, in one setting or in all."""
+    """Returns the models of the named claims, in `setting` or in all."""
     import claim_runs
 
     claims, settings = paper_claims.CLAIMS, paper_claims.SETTINGS
@@ -102,7 +102,7 @@ def choose(names, setting, size):
             papers = list(dict.fromkeys(claim.paper for claim in claims))
             raise UsageError(
                 f"There is no claim {name}.{nearest(name, [*papers, *known])} "
-                f"Claims are all of a paper, {', '.join(papers)}, or one: "
+                f"Name a paper, {', '.join(papers)}, or a claim: "
                 f"{', '.join(known)}."
             )
         chosen += matches

@@ -5,8 +5,8 @@ Modeling: key-value-predict attention (Section 2.3).
     python recipes/daniluk2017.py --dataset=embedded --scale=0.2 --epochs=8
 
 Trains the row key_value_predict of Figure 2 (c), measures it, and exports it
-for TensorFlow Serving. The paper links its Wikipedia articles (goo.gl/s8cyYa);
-they were not at hand, so the text is another one. `memlm train
+for TensorFlow Serving, on another text than the paper's Wikipedia articles
+(goo.gl/s8cyYa), which were not available. `memlm train
 daniluk2017/key_value_predict` gives the same weights; `memlm table daniluk2017`
 lists the paper's tables.
 """
@@ -36,7 +36,7 @@ BATCH_SIZE, STEPS = 64, 20
 
 
 def make_model(vocabulary, scale):
-    """Makes an LSTM with a memory of five outputs (Equations 16 and 17)."""
+    """Makes an LSTM and a memory of five outputs (Equations 16 and 17)."""
 
     def uniform():
         # Section 4.1: all weights except the bias of the forget gate, 1.

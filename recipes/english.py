@@ -86,7 +86,7 @@ def main(_):
     model.compile(memlm.training.FusedAdam(rate, global_clipnorm=1.0))
     path = run_dir / "checkpoint.npz"
     on_gpu = process.accelerators(FLAGS.backend)
-    # `None`: only at the end of each epoch.
+    # `None` is only at the end of each epoch.
     every = None if on_gpu else 250
     checkpoint = memlm.training.Checkpoint(path, batches, frequency=every)
     print(f"{model.count_params():,} parameters, {updates:,} updates")
@@ -133,7 +133,7 @@ def layers_and_memory():
 
 
 def pieces(folder, path):
-    """Returns the vocabulary of a SentencePiece model, trained once."""
+    """Returns the vocabulary of a SentencePiece model; trains it if missing."""
     if not path.exists():
         import sentencepiece
 

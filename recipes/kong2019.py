@@ -22,7 +22,7 @@ flags.DEFINE_enum(
 )
 flags.DEFINE_string("data_dir", None, "Folder of the text; default: download.")
 flags.DEFINE_float("scale", 1.0, "Factor on the paper's sizes.", 0.0)
-# Numbers without a section, like this one, are not in the paper.
+# The paper does not state numbers without a section, such as this one.
 flags.DEFINE_integer("epochs", 100, "Maximum number of epochs.", 1)
 flags.DEFINE_integer("seed", 0, "Random seed.")
 flags.DEFINE_string(
@@ -31,7 +31,7 @@ flags.DEFINE_string(
 
 # Section 5.1: batches of 64, with a carried state. 35 steps: not in the paper.
 BATCH_SIZE, STEPS = 64, 35
-# One point of the grid in Section 5.1; the paper does not say which is best.
+# One point of the grid in Section 5.1; the paper does not say which was best.
 RATE, L2, LEARNING_RATE = 0.2, 1e-4, 0.003
 
 
@@ -58,7 +58,7 @@ def make_model(vocabulary):
         vocabulary=vocabulary,
         embedding_dim=units,
         recurrent=[make_lstm(units), make_lstm(units)],  # Section 5.1
-        # Section 5.1; the paper drops output embeddings instead of outputs.
+        # Section 5.1; the paper drops output embeddings, not outputs.
         dropout={"embeddings": 0.5, "outputs": 0.5},
         tie_embeddings=True,  # Sections 4.3 and 5.1
         embedding=memlm.smoothing.SmoothedEmbedding(
@@ -110,7 +110,7 @@ def main(_):
     model = train(corpus)
     for split in ("validation", "test"):
         print(split)
-        # Section 4: with the mean of the smoothed matrices; one stream.
+        # Section 4: by the mean of the smoothed matrices, on one stream.
         memlm.evaluation.perplexity(model, corpus.batches(split, 1, 100))
     if FLAGS.out:
         print(memlm.serving.export(model, FLAGS.out))

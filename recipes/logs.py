@@ -1,12 +1,12 @@
-"""Logs of the runs on the result pages: one file per study, one line per run.
+"""Logs of the runs on the result pages: a file per study, with a line per run.
 
     python recipes/logs.py docs/results/logs/pairs.jsonl
     python recipes/logs.py docs/results/logs/tutorial.jsonl small
     python recipes/logs.py keep docs/results/logs/paper.jsonl runs/NAME
 
-The first command prints the perplexities and accuracies of all runs, with mean
-and standard deviation over seeds. The second prints a run. The third adds run
-folders to a study.
+The first command prints perplexities and accuracies of all runs, with mean and
+standard deviation over seeds. The second prints the run `small`. The third adds
+run folders to a study.
 """
 
 import base64
@@ -29,7 +29,7 @@ from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
 
 RESULTS, LOSSES = "results.json", "test_losses"
-# Losses are stored as integers, in 1/10,000 nats.
+# Losses are stored as integers, in units of 1/10,000 nats.
 _PARTS = 10_000
 # Significant digits of float32, the type of Keras' logs.
 _DIGITS = 7
@@ -42,14 +42,13 @@ def read(study):
         study: path of a file in `docs/results/logs`, which may not exist yet.
 
     Returns:
-        Dict of the runs by name, each a dict with some of
-        `"results"`: the content of `results.json`, with the command;
-        `"log"` and other keys that end in `log`: a dict of lists by column,
-        with one value per epoch;
+        Dict of the runs by name. Each run is a dict with some of these keys:
+        `"results"`: the content of `results.json`, including the command;
+        `"log"` and other keys that end in `log`: a dict from columns to lists
+        with a value for each epoch;
         `"test_losses"`: float array of shape `(sentences, 2)`, the summed loss
         and the number of predictions of each test sentence. For a pair of
-        sentences, the loss is 1 if the predicted label is wrong, and 0
-        otherwise;
+        sentences, the loss is 1 if the predicted label is wrong, and else 0;
         `"text"`: the output of a program.
 
     Raises:
@@ -76,20 +75,21 @@ def _read(study, *version):
 
 
 def _lines(study):
-    """Returns the lines of a study, a dict by the name of the run."""
+    """Returns a dict from the names of runs to their lines in a study."""
     lines = pathlib.Path(study).read_text("utf-8").rstrip("\n").split("\n")
     return {json.loads(line)["name"]: line for line in lines}
 
 
 def add(study, name, run):
-    """Adds a run, a dict as in `read`, or replaces the run of this name. The
-    file is replaced atomically, under a lock."""
+    """Adds a run, a dict as in `read`, or replaces the run with this name.
+
+    Replaces the file atomically, under a lock."""
     study = pathlib.Path(study)
     study.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(study.parent, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        # The lines of other runs are not changed.
+        # Lines of other runs stay as they are.
         lines = _lines(study) if read(study) else {}
         lines[name] = _line(name, run)
         with files.atomic_path(study) as temporary:
@@ -100,7 +100,7 @@ def add(study, name, run):
 
 
 def keep(folder, study):
-    """Adds the run of a folder to a study, under the name of the folder.
+    """Adds the run in a folder to a study, under the name of the folder.
 
     Args:
         folder: path of a finished run folder of `memlm train`, or of a folder
@@ -127,8 +127,8 @@ def keep(folder, study):
 
 
 def numbers(study):
-    """Returns the numbers of a study, a dict of lists over seeds; keys are the
-    name of the run without its seed and the keys in its results."""
+    """Returns a dict of the numbers in a study, lists over seeds; keys have the
+    name of the run without its seed, and the keys in its results."""
     by_seed = collections.defaultdict(list)
 
     def collect(place, value):
@@ -186,8 +186,9 @@ def _line(name, run):
 
 
 def _pack(losses):
-    """Compresses losses as text: 32-bit integers, grouped by byte."""
+    """Compresses losses to text."""
     whole = np.round(losses * [_PARTS, 1]).astype("<i4")
+    # Grouping the first bytes of all integers, then the second, saves space.
     planes = whole.T.ravel().view("u1").reshape(-1, 4).T.tobytes()
     return base64.b64encode(zlib.compress(planes, 9)).decode()
 

@@ -2,8 +2,8 @@
 
     python recipes/model_card.py RUN_FOLDER FOLDER/PAPER/ROW_CORPUS [int8]
 
-Saves the model of a finished run as a trained model. `memlm evaluate` evaluates
-it like the run. Other programs use `save_trained`.
+Saves the model of a finished run as a trained model, which `memlm evaluate`
+measures like the run. Other programs in this folder use `save_trained`.
 """
 
 import math
@@ -31,8 +31,8 @@ _FOLDER = "FOLDER_OF_THE_TEXT"
 
 
 def save_trained(model, folder, dtype, batches, card):
-    """Saves a trained model and a card with the perplexity of its stored
-    weights on batches; returns that `Perplexity`."""
+    """Saves a trained model, and a card with the perplexity of its stored
+    weights on `batches`; returns this `Perplexity`."""
     model.save_to_preset(folder, dtype)
     stored = type(model).from_preset(folder)
     test = memlm.evaluation.perplexity(stored, batches)
@@ -55,7 +55,7 @@ def save_trained(model, folder, dtype, batches, card):
 
 
 def save_run(path, folder, dtype="int8"):
-    """Saves the model of a finished run on one of `TEXTS`; returns its card.
+    """Saves the model of a finished run on a text in `TEXTS`; returns its card.
     The last two parts of the path `folder` are PAPER/ROW_CORPUS."""
     from memlm_keras.experiments.opened import open_run
 
@@ -96,7 +96,7 @@ def save_run(path, folder, dtype="int8"):
 
 
 def _origin(facts):
-    """Returns where and when a model was trained, for the card."""
+    """Returns the place and date of training for the card."""
     return {
         "backend": f"{facts['backend'].split()[0]}, Keras {facts['keras']}",
         "commit": facts["memlm_keras"],

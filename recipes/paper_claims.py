@@ -1,4 +1,4 @@
-"""Claims of the five papers about which model is better, as data."""
+"""The five papers' claims that one model is better than another, as data."""
 
 import dataclasses
 import functools
@@ -6,13 +6,13 @@ import functools
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """A corpus and sizes for the runs of some claims."""
+    """A corpus and sizes for runs that test claims."""
 
     description: str
     dataset: str
     options: dict  # overrides of presets, and flags of training and measures
-    size: str = "paper"  # of the models; or "small"
-    seeds: int = 3  # runs of a model that a verdict needs
+    size: str = "paper"  # size of the models, "paper" or "small"
+    seeds: int = 3  # number of runs of each model that a verdict needs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,20 +23,20 @@ class Claim:
     models: tuple = ()  # pairs of preset and published number, better first
     changes: tuple = ({}, {})  # overrides of the two models
     paper: str = ""
-    where: str = ""  # place in the paper
+    where: str = ""  # section or table in the paper
     metric: str = ""
-    text: str = ""  # on which the numbers were measured
+    text: str = ""  # text on which the paper's numbers were measured
     settings: tuple = ()  # names in `SETTINGS`
-    margin: float | None = None  # largest difference of equally good models
-    statement: str = ""  # if no models are compared
-    missing: str = ""  # why it cannot be tested, and how it could be
-    seen: str = ""  # what our models show
-    caution: str = ""  # what a verdict does not show
+    margin: float | None = None  # largest difference if models are equally good
+    statement: str = ""  # the claim, if it compares no models
+    missing: str = ""  # reason why it is not tested, and what a test would need
+    seen: str = ""  # result of our models
+    caution: str = ""  # limits of a verdict
 
 
 _KONG_SMALL = {
     "training_lines": 1000,
-    # Left open by the paper; they are the defaults, too.
+    # Defaults, because the paper does not state them.
     "other_words": "mode",
     "output_bias": True,
     "units": 100,
@@ -56,7 +56,7 @@ SETTINGS = {
         _KONG_SMALL,
         "small",
     ),
-    # Runs from before the default was "mode".
+    # These runs are older than the default "mode".
     "kong2019_little_text_sampled": Setting(
         "The same, other words by samples",
         "ptb",

@@ -2,7 +2,7 @@
 
     python recipes/paper_steps.py daniluk2017
 
-Commands with logs repeat exactly the runs in `docs/results/logs`; the study
+Commands with a log repeat exactly its runs in `docs/results/logs`. The study
 `paper` also contains the runs of `recipes/published.py`.
 """
 
@@ -18,7 +18,7 @@ from paper_claims import SETTINGS
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """A command of a result page."""
+    """A command on a result page."""
 
     title: str
     command: str
@@ -27,7 +27,7 @@ class Step:
 
     @property
     def arguments(self):
-        """The words of the command after `memlm`."""
+        """Words of the command after `memlm`."""
         words = shlex.split(self.command)
         if self.setting is None:
             return words

@@ -1,4 +1,4 @@
-"""Flags and errors of the programs in this folder."""
+"""Flags and errors for the programs in this folder."""
 
 import pathlib
 import sys
@@ -8,19 +8,19 @@ from absl import flags
 
 from memlm_keras.experiments.options import UsageError
 
-# Errors in the command, with status 2; other errors have status 1.
+# Errors in the command have status 2, and other errors status 1.
 _USAGE = (flags.Error, UsageError, FileNotFoundError)
 
 
 def run(main):
-    """Runs `main(arguments)` on the command line, and exits with its status;
-    prints an error as one line."""
+    """Runs `main` with the arguments on the command line, and exits with its
+    status; prints an error as one line."""
     app.run(lambda rest: _checked(main, rest), flags_parser=_parse)
 
 
 def call(main, typed):
-    """Returns the exit status of `main` for the words of a command, program
-    first."""
+    """Runs `main` for the words of a command line, including the program;
+    returns the exit status."""
     return _checked(main, _parse(typed))
 
 

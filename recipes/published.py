@@ -4,14 +4,14 @@
     python recipes/published.py --seeds=1 --jobs=4 --minutes=180 kong zaremba
     python recipes/published.py --data_dir=FOLDER tran2016
 
-FOLDER has a folder for each corpus: `ptb`, `wikitext-2`, `sick`. Names are
-entries of the queue or papers; by default all. Each run is `memlm train` in its
-own process. The same command continues interrupted runs; finished runs are in
-`docs/results/logs/paper.jsonl`. `claims.py --finished_only --out=docs/results`
-then writes the verdicts.
+FOLDER has a folder for each corpus: `ptb`, `wikitext-2`, `sick`. A name is an
+entry of the queue or a paper; by default all. Each run is its own process of
+`memlm train`. The same command continues interrupted runs, and
+`docs/results/logs/paper.jsonl` has the finished ones. After that, `claims.py
+--finished_only --out=docs/results` writes the verdicts.
 
-`--list` prints a table to the standard error, and the commands of missing runs
-to the standard output; they run on any machine with the corpora.
+`--list` prints a table to standard error, and to standard output the commands
+of missing runs, for any machine that has the corpora.
 """
 
 import dataclasses
@@ -46,7 +46,7 @@ flags.DEFINE_multi_string("trial", [], "Override, such as units=8, for a test.")
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """Runs of a table's rows, without the runs of earlier entries."""
+    """Runs for rows of a table, without the runs of earlier entries."""
 
     name: str
     table: str
@@ -74,13 +74,13 @@ _CLAIMED = (
     "rm_tm_gated gated_hornn"
 )
 
-# Entries that decide most per hour come first.
+# Ordered by how much an hour of training decides.
 # fmt: off
 QUEUE = (
     Entry("tran", _PERPLEXITY, "rm_tm_gated lstm_3 lstm_1 rm_notm_gated "
           "rm_tm_linear rmr_tm_gated memn", _TRAN, 3, 0.5, 3,
           "Penn Treebank's two numbers, and all claims of Table 2"),
-    # Naming `halve_after`, with the row's own value, makes it another run.
+    # The row has this `halve_after` too, but naming it makes another run.
     Entry("tran_last", _PERPLEXITY, "rm_tm_gated lstm_3", _TRAN, 1, 0.8, 4,
           "whether the paper tested its last epoch, not its best",
           {"halve_after": 4, "patience": 15, "test_last": True}),
@@ -147,7 +147,7 @@ QUEUE = (
 )
 # fmt: on
 
-# Tables of texts that were not at hand, or are too large for this queue.
+# Tables with texts that are not available, or too large for this queue.
 ELSEWHERE = {
     "daniluk2017/models, windows, ngrams": "its 7,500 articles of Wikipedia "
     "(goo.gl/s8cyYa): Penn Treebank and WikiText-2 in their place",
@@ -162,7 +162,7 @@ ELSEWHERE = {
 
 
 def rows_of(entry):
-    """Returns the `TableRow`s of an entry."""
+    """Returns the `TableRow`s for an entry."""
     names = set(entry.rows.split())
     return [
         row
@@ -173,7 +173,7 @@ def rows_of(entry):
 
 
 def runs_of(entries):
-    """Yields triples of an entry, a row and its runs; no run repeats."""
+    """Yields triples of an entry, a row and its runs, each run once."""
     from claim_runs import Model
 
     seen = set()
@@ -194,7 +194,7 @@ def runs_of(entries):
 
 
 def chosen(names):
-    """Returns the entries with these names or of these papers."""
+    """Returns the entries with these names, or for these papers."""
     known = [name for e in QUEUE for name in (e.name, e.paper)]
     for name in names:
         if name not in known:
@@ -203,7 +203,7 @@ def chosen(names):
 
 
 def describe(found):
-    """Prints rows, published numbers, seeds and times of missing runs."""
+    """Prints rows, published numbers, seeds and estimated times."""
     line, cells, total = "  {:38} {:>9} {:>6} {:>7} {:>8}", {}, (0, 0)
     lines = [line.format("row", "published", "seeds", "hours", "GPU min.")]
     for entry, group in itertools.groupby(found, lambda each: each[0]):

@@ -1,4 +1,4 @@
-"""From training to serving in three minutes on two cores, without a download.
+"""Goes from training to serving in three minutes on two cores, offline.
 
     python recipes/quickstart.py
 
@@ -33,12 +33,12 @@ flags.DEFINE_multi_enum(
     "Memory to train; repeat the flag for several.",
 )
 
-SEGMENT = 54  # Half a document.
+SEGMENT = 54  # Half the length of a document.
 flags.DEFINE_integer("window", SEGMENT, "Window of the memory, in steps.", 1)
 SENTENCE = "ruth ellis was born in york in 1871"
 LINE = "{:18}{:>12}{:>9}{:>12}{:>15}"
-# Units of the LSTM, such that no model has more parameters than the first; and
-# functions that make the memory and the mixture.
+# For each model, units of the LSTM, chosen so that no model has more parameters
+# than the first, and functions that make the memory and the mixture.
 KINDS = {
     "lstm": (100,),
     "attention": (77, lambda: memlm.memory.Attention(FLAGS.window)),
@@ -103,7 +103,7 @@ def main(_):
 
 
 def train(name, corpus):
-    """Trains a model; returns it and its row of the table."""
+    """Trains a model; returns the model and its row of the table."""
     import keras
 
     print(f"\n{name}")
@@ -115,14 +115,14 @@ def train(name, corpus):
         embedding_dim=64,
         recurrent=[keras.layers.LSTM(units)],
         **{part: make() for part, make in zip(("memory", "mixture"), makers)},
-        # A memory does not learn from initial vectors that are too similar.
+        # With too similar initial vectors, a memory does not learn.
         initializer=keras.initializers.RandomUniform(-0.5, 0.5),
     )
     optimizer = keras.optimizers.Adam(FLAGS.learning_rate, global_clipnorm=5.0)
     model.compile(optimizer)
 
     def batches(split, **kwargs):
-        # Windows get no gradient from before the beginning of a segment.
+        # Windows get no gradient from earlier segments.
         return corpus.batches(split, 32, SEGMENT, documents=True, **kwargs)
 
     halve = memlm.training.halve_after(max(1, FLAGS.epochs - 3))

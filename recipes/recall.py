@@ -1,4 +1,4 @@
-r"""Trains models on recall tasks: questions about what they have read.
+r"""Trains models on recall tasks: questions about an earlier part of a text.
 
     python recipes/recall.py --filler=zeros --epochs=3 \
         --rows=lstm,pointer_sentinel,attention_without_lstm
@@ -8,10 +8,10 @@ r"""Trains models on recall tasks: questions about what they have read.
     python recipes/recall.py --setting=mix       # one model for 4 to 32 pairs
     python recipes/recall.py --setting=zoology_mix --units=64,128,256
 
-The first takes about a minute, the second about 90 minutes of a CPU core. Tasks
-are multi-query associative recall (Arora et al., 2023, "Zoology"), copying from
-a distance, and binding people to things. The same command continues an
-interrupted one.
+On a CPU core, the first command takes about a minute, and the second about 90
+minutes. Tasks are multi-query associative recall (Arora et al., 2023,
+"Zoology"), copying from a distance, and binding people to things. The same
+command continues an interrupted one.
 """
 
 from absl import flags
@@ -22,7 +22,7 @@ from memlm_keras.experiments.options import UsageError
 from recall_rows import ROWS
 from recall_rows import SETTINGS
 
-# The flags of each task; the first one is a list of numbers to compare.
+# Flags for each task; the first flag lists the numbers to compare.
 TASKS = {
     "mqar": ("pairs", "filler", "forgetting"),
     "copy": ("distances",),
@@ -32,7 +32,7 @@ RUNS = "setting run_dir rows units seeds shift epochs filler forgetting".split()
 
 
 class List(flags.ArgumentParser):
-    """Parses different values separated by commas."""
+    """Parses values separated by commas, all different."""
 
     def __init__(self, item):
         self.item = item
@@ -96,7 +96,7 @@ def main(arguments):
 
 
 def require_effect(arguments):
-    """Raises `UsageError` for flags without effect."""
+    """Raises `UsageError` for flags that have no effect."""
     if arguments:
         raise UsageError(
             "Arguments must be flags, and lists have commas without spaces. "

@@ -1,4 +1,4 @@
-"""Models and settings of the recall tasks, as data; does not import Keras."""
+"""Models and settings for recall tasks, as data; does not import Keras."""
 
 import dataclasses
 from collections.abc import Callable
@@ -47,14 +47,14 @@ def _delta_rule(num_heads=2, key_dim=16, **arguments):
 
 @dataclasses.dataclass(frozen=True)
 class RecallRow:
-    """A model of the recall tasks."""
+    """A model for recall tasks."""
 
-    layer: Callable | None = _keras_layer("LSTM")  # from units to a layer
-    memory: Callable | None = None  # from a window to a memory
-    mixture: Callable | None = None  # from a window to a mixture
+    layer: Callable | None = _keras_layer("LSTM")  # maps units to a layer
+    memory: Callable | None = None  # maps a window to a memory
+    mixture: Callable | None = None  # maps a window to a mixture
     parts: int = 1  # equal parts into which the memory splits an output
-    window: int | None = None  # `None`: length of a sequence
-    rate: float | None = None  # instead of a setting's only rate
+    window: int | None = None  # `None` for the length of a sequence
+    rate: float | None = None  # replaces the rate of a setting with one rate
     tied: bool = False  # whether embedding and output share a matrix
     expected_failure: str = ""  # why the model cannot solve associative recall
 
@@ -127,7 +127,7 @@ ROWS = {
 
 @dataclasses.dataclass(frozen=True)
 class RecallSetting:
-    """Sizes of the multi-query task, and training options of all tasks."""
+    """Sizes of the multi-query task, and training options for all tasks."""
 
     vocabulary_size: int = 512
     length: int = 64
@@ -136,7 +136,7 @@ class RecallSetting:
     batch_size: int = 64
     rows: int = 6_000  # training sequences of an epoch
     epochs: int = 25  # maximum; training stops at an accuracy above 0.99
-    validation_rows: int = 640  # for a mix: of each of its tasks
+    validation_rows: int = 640  # in a mix, for each of its tasks
     # A mix of tasks `(pairs, length, rows)`, instead of one with `pairs`.
     training: tuple = ()
     test: tuple = ()
@@ -208,9 +208,9 @@ SETTINGS = {
     ),
 }
 
-# Bytes of state and accuracy on `zoology_mix`, read off the curve in the README
-# of HazyResearch/zoology at d88d6f5, to about 0.005. A number has four bytes;
-# RWKV-7's states are divided as in Zoology's plotting script.
+# Bytes of state and accuracy on `zoology_mix`, read from the curve in the
+# README of HazyResearch/zoology at d88d6f5, within about 0.005. A number has four
+# bytes; RWKV-7's states are divided as in Zoology's plotting script.
 PUBLISHED = {
     "DeltaNet": ((8_960, 0.793), (34_304, 0.963), (134_144, 0.994)),
     "Gated DeltaNet": ((17_152, 0.890), (67_072, 0.988)),

@@ -1,7 +1,7 @@
-"""Training on recall tasks, and reports that compare models.
+"""Trains models on recall tasks, and reports their accuracies.
 
-In results, `row` is the name of a model, and `training_rows` is the number of
-its training sequences.
+In results, `row` is the name of a model, and `training_rows` the number of its
+training sequences.
 """
 
 import collections
@@ -82,7 +82,7 @@ class PreviousInputCell(keras.layers.Layer):
 
 
 def make_model(row, setting, task, units=64, shift=False):
-    """Makes the model of a `RecallRow`; with `shift`, recurrent layers also
+    """Makes the model for a `RecallRow`; with `shift`, recurrent layers also
     read the previous embedding."""
     window = row.window or task.length
     recurrent = []
@@ -98,14 +98,14 @@ def make_model(row, setting, task, units=64, shift=False):
         recurrent=recurrent,
         memory=row.memory and row.memory(window),
         mixture=row.mixture and row.mixture(window),
-        # Without a layer, outputs are two embeddings, too large to be tied.
+        # Without a layer, outputs have two embeddings and cannot be tied.
         tie_embeddings=row.tied or (setting.zoology and row.layer is not None),
         initializer=_INITIALIZERS[setting.zoology],
     )
 
 
 def make_optimizer(setting, rate, steps):
-    """Makes the optimizer of a run with `steps` updates."""
+    """Makes the optimizer for a run with `steps` updates."""
     if not setting.zoology:
         return keras.optimizers.Adam(rate)
     schedule = keras.optimizers.schedules.CosineDecay(rate, decay_steps=steps)
@@ -113,7 +113,7 @@ def make_optimizer(setting, rate, steps):
 
 
 def state_bytes(model):
-    """Returns the bytes of a model's state for one row."""
+    """Returns the size of a model's state for one row, in bytes."""
     return sum(
         ops.convert_to_numpy(value).nbytes
         for value in model.initial_state(1).values()
@@ -124,7 +124,7 @@ def state_bytes(model):
 
 
 class RecallRun(runs.Run):
-    """A model trained on a task; the study has a run per learning rate."""
+    """A model and a task; the study has a run for each learning rate."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class RecallRun(runs.Run):
         task,
         setting,
         study,
-        units=64,  # of embeddings and of projected vectors
+        units=64,  # size of embeddings and of projected vectors
         shift=False,
         seed=0,
         epochs=None,  # maximum, by default the setting's
@@ -171,7 +171,7 @@ class RecallRun(runs.Run):
             self.results = max(self.finished, key=lambda each: each[0])[1]
 
     def _finished(self, what):
-        """Returns held-out accuracy and results of a rate, or `None`."""
+        """Returns held-out accuracy and results with a rate, or `None`."""
         finished = logs.read(self.study).get(name_of(self.task, what))
         if finished is None:
             return None
@@ -189,8 +189,8 @@ class RecallRun(runs.Run):
 
 
 def run(name, task, setting, study, **arguments):
-    """Trains a `RecallRun` unless it is finished; returns the results of the
-    learning rate with the best held-out accuracy."""
+    """Trains a `RecallRun` unless it is finished; returns the results with the
+    learning rate whose held-out accuracy is best."""
     recall_run = RecallRun(name, task, setting, study, **arguments)
     if recall_run.results is None:
         recall_run.train()
@@ -209,7 +209,7 @@ def make_runs(
     forgetting,
     **others,
 ):
-    """Returns lists of `RecallRun`s, a dict by the task's number in `AXES`."""
+    """Returns a dict from a task's number in `AXES` to its `RecallRun`s."""
     sizes = SETTINGS[setting]
     make = {
         "mix": lambda name: recall.MQARMix(
@@ -342,7 +342,7 @@ def _train(what, task, verbose):
 
 
 def write(runs, task, setting, run_dir):
-    """Prints and draws the results of the runs of `make_runs`."""
+    """Prints and draws the results of runs from `make_runs`."""
     results = {x: [run.results for run in each] for x, each in runs.items()}
     axis, path = AXES[task], pathlib.Path(run_dir, f"{task}_{setting}")
     for number, each in results.items():
@@ -367,10 +367,10 @@ def write(runs, task, setting, run_dir):
 
 
 def name_of(task, what):
-    """Returns the name of the run of a learning rate, such as
+    """Returns the name of the run with a learning rate, such as
     `small/copy-1-64-64-8/lstm-64-seed0/rate0.01-epochs25`."""
     values = dataclasses.asdict(task).values()
-    # The name of the setting already tells the tasks of a mix.
+    # The name of the setting identifies the tasks of a mix.
     values = [value for value in values if not isinstance(value, tuple)]
     slug = "-".join([type(task).__name__.lower(), *map(str, values)])
     shift = "-shift" * what["shift"]

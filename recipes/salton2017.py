@@ -110,7 +110,7 @@ def main(_):
     for split in ("validation", "test"):
         print(split)
         batches = corpus.batches(split, 64, 32, sentences=True)
-        # Also as in the authors' code, which does not predict first words.
+        # Also by the authors' protocol, which does not predict first words.
         memlm.evaluation.perplexity(model, batches, also=("salton2017",))
     if FLAGS.out:
         print(memlm.serving.export(model, FLAGS.out))

@@ -39,8 +39,8 @@ def main(arguments):
 
 
 def load_score(folder):
-    """Returns a function from a sentence to its words, as the model read them,
-    and their log-probabilities."""
+    """Returns a function from a sentence to the words that the model reads and
+    their log-probabilities."""
     if not (folder / "saved_model.pb").is_file():
         versions = sorted(path.parent for path in folder.glob("*/*.pb"))
         hint = f" Try: {versions[-1]}" if versions else ""
@@ -54,7 +54,7 @@ def load_score(folder):
 
     if b"SentencepieceOp" in (folder / "saved_model.pb").read_bytes():
         try:
-            # Registers its operators with TensorFlow.
+            # Importing it registers its operators with TensorFlow.
             import tensorflow_text  # noqa: F401
         except ImportError:
             raise app.UsageError(

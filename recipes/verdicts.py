@@ -1,6 +1,6 @@
-"""Verdicts on the claims, from intervals over seeds and sentences.
+"""Verdicts on the papers' claims, from the logs of finished runs.
 
-They depend only on the logs of finished runs.
+A verdict depends on an interval over seeds and sentences.
 """
 
 import dataclasses
@@ -23,9 +23,10 @@ NOT_DECIDED = "not decided"
 NOT_RUN = "not run"
 SEEN = "seen"
 
-# Probability that an interval misses the value, or that any verdict is wrong.
+# Probability that an interval does not contain the true value, or that any
+# verdict is wrong.
 _LEVEL = 0.05
-# Difference in nats per token, or share of pairs, too small for a claim.
+# Differences below this, in nats per token or share of pairs, count as zero.
 _SMALLEST = 0.005
 
 # === Statistics ===
@@ -33,7 +34,7 @@ _SMALLEST = 0.005
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Losses:
-    """Losses of a model on the sentences or pairs of a test text."""
+    """A model's losses on the sentences or pairs of a test set."""
 
     losses: np.ndarray  # (seeds, sentences)
     counts: np.ndarray  # predictions in each sentence, (sentences,)
@@ -47,7 +48,7 @@ class Losses:
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """Difference of two models, in nats per token or share of pairs."""
+    """Difference between two models, in nats per token or share of pairs."""
 
     mean: float
     seeds: int
@@ -57,10 +58,11 @@ class Difference:
     sentences: int = 2
 
     def interval(self, level=_LEVEL):
-        """Returns the interval that misses the value with this probability."""
+        """Returns the interval that contains the value with the probability
+        `1 - level`."""
         if math.isinf(self.seed_error):
             return -math.inf, math.inf
-        # Welch's interval over seeds, and the interval over sentences.
+        # Half of Welch's interval over seeds, and of the one over sentences.
         half = np.hypot(
             *special.stdtrit([self.freedom, self.sentences - 1], 1 - level / 2)
             * [self.seed_error, self.sentence_error]
@@ -73,7 +75,7 @@ def difference(better, than):
     counts = better.counts
     if not np.array_equal(counts, than.counts):
         raise ValueError(
-            "`better` and `than` must be of the same sentences. Received: "
+            "`better` and `than` must have the same sentences. Received: "
             f"{len(counts)} sentences with {counts.sum()} "
             f"predictions, and {len(than.counts)} with {than.counts.sum()}"
         )
@@ -104,7 +106,7 @@ def difference(better, than):
 
 
 def verdict(claim, low, high):
-    """Returns the verdict on a claim from the interval of the difference."""
+    """Returns the verdict on a claim, given the interval of its difference."""
     if claim.margin is not None:
         if -claim.margin < low and high < claim.margin:
             return HOLDS
@@ -117,14 +119,14 @@ def verdict(claim, low, high):
 
 def verdicts(tests):
     """Returns verdicts for triples of a `Claim`, a `Difference` or `None`, and
-    the required seeds; any is wrong with probability at most 0.05."""
+    the required seeds. All are right with a probability of at least 0.95."""
     words = [NOT_DECIDED] * len(tests)
     undecided = [
         index
         for index, (_, between, seeds) in enumerate(tests)
         if between is not None and between.seeds >= seeds
     ]
-    # Holm: with n undecided tests, each interval has level 0.05 / n.
+    # Holm's method: with n undecided tests, each interval has level 0.05 / n.
     before = None
     while len(undecided) != before:
         before = len(undecided)
@@ -136,7 +138,7 @@ def verdicts(tests):
 
 
 def losses_of(model, folder):
-    """Returns the `Losses` of all seeds of a `Model` in the logs, or `None`."""
+    """Reads the `Losses` of a `Model` with all seeds; `None` without a log."""
     first = model.run(0, folder)
     of_model = re.escape(first.experiment.name.removesuffix("0")) + r"\d+"
     found = [
@@ -175,7 +177,7 @@ _COLUMNS = ("claim", "theirs", "ours", "difference", "verdict")
 
 
 def write(path, losses, command):
-    """Writes claims.md; `losses` is a dict by setting and label of a model."""
+    """Writes claims.md; `losses` maps (setting, label) to `Losses`."""
     rows = _rows(losses)
     lines = [
         _INTRODUCTION,
@@ -201,12 +203,12 @@ def write(path, losses, command):
 
 
 def _rows(losses):
-    """Returns triples of a claim, a setting and the cells of a row."""
+    """Returns the rows: triples of a claim, a setting and cells."""
     tests = []
     for claim in paper_claims.CLAIMS:
         names = claim.settings if claim.models else ()
         both = {n: [losses[n, label] for label in labels(claim)] for n in names}
-        # Shows settings with a run, or else the first setting.
+        # Shows all settings with a run; without any, the first setting.
         shown = [name for name in names if any(both[name])] or names[:1]
         tests += [(claim, name, both[name]) for name in shown]
     between = [
@@ -239,12 +241,12 @@ def _rows(losses):
 
 
 def _table(rows):
-    """Returns the lines of a Markdown table, without spaces around bars."""
+    """Returns the lines of a Markdown table without spaces around bars."""
     return [f"|{'|'.join(cells)}|" for cells in rows]
 
 
 def _source(claims):
-    """Returns a sentence on the sources of the paper's numbers."""
+    """Returns a sentence with the sources of a paper's numbers."""
     names = {}
     for claim in filter(lambda claim: claim.models, claims):
         source = f"{claim.metric}, {claim.text} ({claim.where})"
@@ -255,7 +257,7 @@ def _source(claims):
 
 
 def _alone(claim):
-    """Returns a line on a claim that compares no models, or `None`."""
+    """Returns a line about a claim that compares no models, or `None`."""
     if claim.models:
         return None
     word, shown = (SEEN, claim.seen) if claim.seen else (NOT_RUN, claim.missing)
@@ -264,7 +266,7 @@ def _alone(claim):
 
 
 def _level(losses, pairs):
-    """Formats mean and standard deviation of a perplexity or accuracy."""
+    """Formats the mean and deviation of a perplexity or an accuracy."""
     if losses is None:
         return "?"
     values = 100 * (1 - losses.by_seed) if pairs else np.exp(losses.by_seed)
@@ -275,7 +277,7 @@ def _level(losses, pairs):
 
 
 def _in_percent(found, pairs):
-    """Formats a `Difference` and its interval, in per cent or points."""
+    """Formats a `Difference` and its interval in per cent or points."""
 
     def percent(number):
         return 100 * (number if pairs else 1 - math.exp(-number))

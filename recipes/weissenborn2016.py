@@ -32,13 +32,13 @@ flags.DEFINE_string(
 
 
 def make_model(corpus):
-    """Makes a model that reads both sentences with one cell, and then a GRU."""
+    """Makes a model that reads both sentences with one cell, below a GRU."""
     units = 2 * round(100 * FLAGS.scale / 2)  # Table 1
     return memlm.EntailmentClassifier(
         vocabulary=corpus.vocabulary,
         labels=corpus.labels,
         embedding_dim=300,  # GloVe's
-        # The size of GloVe's vectors; with shorter keys, nothing is read.
+        # GloVe's size: with shorter keys, the model reads nothing.
         embeddings_initializer=keras.initializers.RandomUniform(-0.5, 0.5),
         # Section 5.1: eight copies, and the same key for both memories.
         recurrent=memlm.cells.DualAssociativeGRUCell(

@@ -1,1 +1,1 @@
-"""Export formats for other programs; each folder can be deleted."""
+"""Export formats for other programs. Any of these folders can be deleted."""

@@ -130,7 +130,7 @@ def test_one_seed_has_no_interval(random):
 
 
 def test_texts_must_be_the_same(random):
-    with pytest.raises(ValueError, match="must be of the same sentences"):
+    with pytest.raises(ValueError, match="must have the same sentences"):
         verdicts.difference(
             losses_of(random, 4.0, 2), losses_of(random, 4.0, 2, sentences=9)
         )
@@ -318,11 +318,11 @@ def test_time_that_is_over_interrupts(claims, small):
     [
         (["kong"], "There is no claim kong."),
         (["kong2018"], "There is no claim kong2018. Did you mean kong2019?"),
-        (["kong2019/nois"], "Did you mean kong2019/noise? Claims are all of"),
+        (["kong2019/nois"], "Did you mean kong2019/noise? Name a paper, "),
         (["kong2019", "nothing"], "or one: kong2019/noise, weissenborn2016/g"),
         (["--setting=text"], "no setting text. Did you mean texts?"),
         (["kong2019", "--setting=pairs"], "Settings that do: texts."),
-        (["--finished_only"], "Give one of them."),
+        (["--finished_only"], "Give only one of"),
     ],
 )
 def test_what_cannot_be_asked_is_told(claims, small, arguments, message):
@@ -353,7 +353,7 @@ def test_a_corpus_that_cannot_be_read_ends_it(claims, folder, small):
 def test_no_finished_run_is_told(claims, folder, small):
     told = claims("--finished_only")
     assert told.status == 0, told.err
-    assert "None of 4 runs is finished in claims/logs." in told.out
+    assert "None of 4 runs in claims/logs is finished." in told.out
     assert "--out=docs/results" in told.out
     document = (folder / "claims" / "claims.md").read_text()
     assert document.count("*not run*") == 2

@@ -28,7 +28,7 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from error
 
-_IGNORED = -100  # label that the loss of transformers ignores
+_IGNORED = -100  # label that the loss in transformers ignores
 # The code of `MODULE`. It imports this package by name, because transformers
 # checks the `import` lines of a module before the backend is set.
 _MODULE = '''"""Loads this folder where `trust_remote_code=True`. It is not
@@ -47,12 +47,12 @@ MemlmTokenizer = _classes.MemlmTokenizer
 
 
 class MemlmConfig(transformers.PreTrainedConfig):
-    """Config of `MemlmForCausalLM`: sizes, special ids, and the serialized
-    Keras model as JSON, `keras_config`."""
+    """Config of `MemlmForCausalLM`: sizes, special ids, and `keras_config`, the
+    serialized Keras model as JSON."""
 
     model_type = "memlm_keras"
 
-    # A string, because transformers changes dicts with a "dtype".
+    # A string, because transformers changes dicts that have a "dtype".
     keras_config: str = ""
     vocab_size: int = 0
     bos_token_id: int | None = None
@@ -60,19 +60,20 @@ class MemlmConfig(transformers.PreTrainedConfig):
 
 
 class MemlmCache(transformers.Cache):
-    """Holds the state of a model between calls of `forward`.
+    """Keeps the state of a model between calls of `forward`.
 
     Attributes:
         state: dict of tensors `(batch, ...)` from `LanguageModel.step`, or
             `None` before the first call.
-        seen: integer, number of columns of token ids read, including padding.
+        seen: integer, number of columns of token ids that were read, including
+            padding.
     """
 
     def __init__(self):
         super().__init__(layers=[])
         self.reset()
 
-    # Makes `generate` pass only columns that have not been read.
+    # With this, `generate` passes only columns that have not been read.
     is_linear = [False]
 
     def get_seq_length(self, layer_idx=0):
@@ -103,8 +104,8 @@ class MemlmForCausalLM(
 ):
     """A language model of this package as a `transformers` model.
 
-    Made by `wrap`. It shares its parameters with the wrapped model, so training
-    one trains the other, and computes in the dtypes of that model.
+    `wrap` makes it. It has the parameters and dtypes of the wrapped model, so
+    training one of them trains both.
 
     Args:
         config: `MemlmConfig`.
@@ -115,16 +116,16 @@ class MemlmForCausalLM(
         lm: `memlm_keras.LanguageModel` or `Ensemble`.
 
     Call arguments:
-        input_ids: int tensor `(batch, time)`, read from an empty context or
-            from the state in the cache. The id `vocab_size` is padding.
+        input_ids: int tensor `(batch, time)`, read from the state in the cache,
+            or from an empty context. The id `vocab_size` is padding.
         attention_mask: tensor `(batch, time)`, or with all columns since the
-            first call, zero at padding; or `None`. Padding may be anywhere in a
-            row: it is skipped and does not change the state.
-        cache: `MemlmCache`, changed in place, or `None`; also called
+            first call, that is zero at padding; or `None`. Padding can be
+            anywhere in a row, is skipped, and does not change the state.
+        cache: `MemlmCache`, which is changed in place, or `None`; also called
             `past_key_values`.
-        labels: int tensor `(batch, time)`, such as `input_ids`: the result has
-            the mean loss in nats over all labels except the first of each row,
-            labels of -100, and labels at padding or right after it.
+        labels: int tensor `(batch, time)`, such as `input_ids`. The loss is the
+            mean in nats over all labels except the first of each row, labels of
+            -100, and labels at or right after padding.
         use_cache: bool, whether to return a cache.
 
     Returns:
@@ -137,7 +138,7 @@ class MemlmForCausalLM(
     """
 
     config_class = MemlmConfig
-    # A step cannot be undone, which assisted generation would need.
+    # Assisted generation would have to undo steps, which is not possible.
     _is_stateful = True
 
     def __init__(self, config, lm=None):
@@ -149,12 +150,12 @@ class MemlmForCausalLM(
             )
         super().__init__(config)
         if lm is None:
-            # `from_pretrained` calls this on the meta device.
+            # `from_pretrained` runs this on the meta device.
             with torch.device("cpu"), keras.device("cpu"):
                 lm = keras.saving.deserialize_keras_object(
                     json.loads(config.keras_config)
                 )
-        # Not set as a submodule, so that each weight has one name.
+        # Not a submodule, so that each weight has only one name.
         vars(self)["lm"] = lm
         self._share_weights()
         self.post_init()
@@ -177,7 +178,7 @@ class MemlmForCausalLM(
                 f"folder without {', '.join(missing)}. Export the model again"
             )
         device = model.device
-        # The loaded parameters are not those of the Keras model.
+        # The loaded parameters are copies: the Keras model has its own.
         for variable, value in zip(model.lm.weights, model.weights.values()):
             variable.assign(value)
         model._share_weights()
@@ -194,7 +195,7 @@ class MemlmForCausalLM(
         )
 
     def _init_weights(self, module):
-        """Leaves the weights as Keras initializes them."""
+        """Does nothing, because Keras initializes the weights."""
 
     @classmethod
     def _supports_default_dynamic_cache(cls):
@@ -233,7 +234,7 @@ class MemlmForCausalLM(
             cache.seen += time
         loss = None
         if labels is not None:
-            # A label is predicted in the column before it.
+            # The column before a label predicts it.
             predicted = read & read.roll(1, dims=1)
             loss = self.loss_function(
                 logits=logits,
@@ -247,8 +248,8 @@ class MemlmForCausalLM(
         return output.to_tuple() if return_dict is False else output
 
     def _read(self, input_ids, read, state):
-        """Reads the tokens that bool `read` `(batch, time)` marks; returns
-        logits of all columns, and the state."""
+        """Reads the tokens where the bool tensor `read` is true; returns logits
+        of all columns and the new state."""
         step = self.lm.backbone.step
         with keras.device(str(self.device)):
             if state is None:
@@ -256,7 +257,7 @@ class MemlmForCausalLM(
             if read.all():
                 logits, state = step(input_ids.int(), state, self.training)
                 return logits.float(), state
-            # The columns of each row's tokens, without padding first.
+            # For each row, the columns of its tokens, and then of its padding.
             columns = torch.argsort(~read, dim=1, stable=True)
             lengths = read.sum(dim=1)
             logits = torch.zeros(
@@ -282,10 +283,9 @@ class MemlmForCausalLM(
 class MemlmTokenizer(transformers.PreTrainedTokenizer):
     """A vocabulary of this package as a tokenizer of `transformers`.
 
-    Ids are those of the vocabulary. An end of a sentence is added before each
-    text that does not begin with one, so that the first word is predicted; none
-    is added at the end. The id of padding follows the vocabulary's ids, and
-    models skip it.
+    Ids are those of the vocabulary. A text that does not begin with an end of a
+    sentence gets one there, so that the first word is predicted. Nothing is
+    added at the end. The id of padding is the size of the vocabulary.
 
     Args:
         vocabulary_file: path of a file of `Vocabulary.save`.
@@ -333,8 +333,8 @@ class MemlmTokenizer(transformers.PreTrainedTokenizer):
         return self.vocabulary.detokenize(tokens)
 
     def _decode(self, token_ids, *args, **kwargs):
-        """Decodes ids. Unless they begin with the token before the first word,
-        they are the middle of a text, and a first word gets its space."""
+        """Decodes ids; adds a space before the first word, unless the ids begin
+        with the token at the beginning of a text."""
         text = super()._decode(token_ids, *args, **kwargs)
         ids = [token_ids] if isinstance(token_ids, int) else token_ids
         ids = [int(id) for id in ids if id != self.pad_token_id]
@@ -372,8 +372,8 @@ def wrap(lm, vocabulary=None):
 
     Raises:
         ValueError: for another kind of model, a model that is not causal, a
-            missing vocabulary or one of another size, and a backend other than
-            PyTorch.
+            vocabulary that is missing or has another size, and another backend
+            than PyTorch.
 
     Example:
 
@@ -384,9 +384,8 @@ def wrap(lm, vocabulary=None):
     if not isinstance(lm, LanguageModel | Ensemble):
         raise ValueError(
             "`lm` must be a `memlm_keras.LanguageModel` or an `Ensemble` of "
-            f"them. Received: {type(lm).__name__}. N-gram models and a "
-            "`DynamicEvaluator` have no state of tensors: score them with "
-            "`memlm pairs` and `memlm surprisal`"
+            f"them. Received: {type(lm).__name__}. `memlm pairs` and `memlm "
+            "surprisal` score n-gram models and a `DynamicEvaluator`"
         )
     require_streaming("`wrap`", lm)
     vocabulary = require_vocabulary(lm, vocabulary)

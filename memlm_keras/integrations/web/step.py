@@ -6,11 +6,11 @@ from memlm_keras.serving.onnx import NamedState
 
 
 class WebStep(NamedState):
-    """A step of one row, with the weights `attention` `(1, memory)`."""
+    """A step of one row; also returns the weights `attention` `(1, memory)`."""
 
     def __init__(self, model, vocabulary):
         super().__init__(model, vocabulary)
-        # JavaScript's numbers cannot hold all 64-bit integers.
+        # JavaScript's numbers cannot represent all 64-bit integers.
         self.specification = [
             tf.TensorSpec((1, *one.shape[1:]), one.dtype, one.name)
             for one in (

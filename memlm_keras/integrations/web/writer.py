@@ -1,7 +1,7 @@
-"""Export of a page that runs a language model in a browser.
+"""Exports a page that runs a language model in a browser.
 
-The folder has the page, the step as ONNX, facts about the model as JSON, and
-the engine. Only tracing the step imports TensorFlow.
+The folder contains the page, a step of the model as ONNX, facts about the model
+as JSON, and the engine. Only tracing the step imports TensorFlow.
 """
 
 import base64
@@ -37,20 +37,20 @@ _VERSION = "1.30.0"
 _NAME = f"onnxruntime-web-{_VERSION}.tgz"
 _URL = f"https://registry.npmjs.org/onnxruntime-web/-/{_NAME}"
 _SHA256 = "d2228df7e4616bc3348bf504ee888f3bec43789a273f0a63f3e68d203ce3bf71"
-# Minimum size of a matrix that is stored with fewer bits.
+# Minimum number of elements of a matrix that is stored with fewer bits.
 _LEAST = 256
-# SentencePiece's numbers of its kinds of models.
+# Kinds of SentencePiece models, by their numbers in model files.
 _KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
 
 def prepare():
-    """Returns options that `export` adds for `write`."""
+    """Returns the options that `export` passes to `write`."""
     return {"engine": str(fetch_engine())}
 
 
 def fetch_engine():
-    """Downloads the archive of onnxruntime-web once, and returns its path;
-    raises `ConnectionError` if that fails."""
+    """Returns the path of onnxruntime-web's archive, downloaded if missing;
+    raises `ConnectionError` if the download fails."""
     # Keras' folder for downloads.
     folder = pathlib.Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
     place = folder / "memlm_keras" / _NAME
@@ -62,7 +62,7 @@ def fetch_engine():
             cache_dir=folder,
             cache_subdir=place.parent.name,
         )
-    # `get_file` raises a bare `Exception` if the download fails, and
+    # `get_file` raises a plain `Exception` if the download fails, and a
     # `ValueError` for a wrong checksum.
     except Exception as error:
         raise ConnectionError(
@@ -73,7 +73,7 @@ def fetch_engine():
 
 
 def write(model, vocabulary, options, path):
-    """Writes the folder of a float32 language model with a vocabulary;
+    """Writes the folder for a float32 language model with a vocabulary;
     `options["engine"]` is the path of the engine's archive."""
     from memlm_keras.integrations.web.step import WebStep
     from memlm_keras.serving.graph import without_loops
@@ -121,7 +121,7 @@ def facts_of(contract, graph):
     distances = None
     if "attention" in outputs:
         memory = outputs["attention"][1].dim_value
-        # Distance in words from each slot to the predicted word.
+        # Distance in words from each memory slot to the predicted word.
         steps_back = model.attending.steps_back
         distances = (np.arange(memory, 0, -1) + steps_back).tolist()
     return {
@@ -131,7 +131,7 @@ def facts_of(contract, graph):
             name: {
                 "type": value.dtype.name,
                 "shape": [1, *value.shape],
-                # Zeros are left out.
+                # `None` stands for zeros.
                 "initial": value.ravel().tolist() if value.any() else None,
             }
             for name, value in contract.streamed.initial.items()
@@ -141,8 +141,8 @@ def facts_of(contract, graph):
 
 
 def vocabulary_facts(vocabulary):
-    """Returns what `tokenizer.js` needs to encode like a vocabulary, a dict for
-    JSON."""
+    """Returns a dict for JSON of the facts that `tokenizer.js` needs to encode
+    like a vocabulary."""
     tokenizer = vocabulary.tokenizer
     facts = {
         "tokens": list(vocabulary.tokens),
@@ -180,7 +180,7 @@ def vocabulary_facts(vocabulary):
         )
     if tokenizer.split == "unicode_script":
         classes = tables.script_classes()
-        # The first code point of each run of one script, and the script.
+        # The first code point of each range with one script, and the script.
         starts = np.flatnonzero(np.diff(classes, prepend=classes[0] + 1))
         facts["scripts"] = [starts.tolist(), classes[starts].tolist()]
     return facts
@@ -191,7 +191,7 @@ def vocabulary_facts(vocabulary):
 
 def store(graph, dtype):
     """Stores large matrices of a graph as `"float16"` or `"int8"`, and equal or
-    transposed matrices once; the engine converts them to float32."""
+    transposed matrices only once; the engine converts them to float32."""
     from onnx import TensorProto
     from onnx import helper
     from onnx import numpy_helper

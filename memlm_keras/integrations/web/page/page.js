@@ -3,9 +3,9 @@
 
 const WASM = "ort-wasm-simd-threaded.wasm", GLUE = "ort-wasm-simd-threaded.mjs";
 const TOP = 10;
-// Number of last tokens whose words are shown: more make a browser slow.
+// Number of tokens whose words are shown: more would slow the browser down.
 const SHOWN = 1000;
-// Surprisal in bits of the darkest colour, and maximum bytes of kept states.
+// Surprisal, in bits, with the darkest colour; and maximum bytes of kept states.
 const DARKEST = 16, KEPT_BYTES = 64e6;
 // Labels of words in the vocabulary and of unknown words.
 const UNKNOWN = ["", ", as an unknown word"];
@@ -14,9 +14,9 @@ const $ = id => document.getElementById(id);
 let vocabulary, facts, session;
 // Tokens read so far, each with the predictions after it.
 let entries = [];
-// The text to read next, and the promise that resolves when all is read.
+// The text to read next, and the promise that resolves when it has been read.
 let wanted = null, reading = null;
-// The promise of the step that runs now; there is at most one.
+// The promise of the step that runs now, if any.
 let adding = null;
 // The place in `entries` of the chosen word, or `null` for the next token.
 let chosen = null;
@@ -26,8 +26,8 @@ let times = [];
 
 // === Files ===
 
-/** Bytes of a file of this folder; browsers fetch nothing for a page that is a
- * file itself, where a script holds them. */
+/** Returns the bytes of a file in this folder. For a page that is opened from
+ * disk, browsers fetch nothing, so a script contains the files. */
 async function bytesOf(name) {
   if (location.protocol === "file:") {
     const packed = atob((await packedFiles())[name]);
@@ -102,7 +102,7 @@ async function step(id, token, before) {
   };
 }
 
-/** Returns pairs of id and token of a text with one sentence per line. */
+/** Returns pairs of id and token for a text with one sentence per line. */
 function tokensOf(text) {
   const end = [vocabulary.endId, vocabulary.end_of_sentence];
   const pairs = [end];
@@ -114,7 +114,7 @@ function tokensOf(text) {
   return pairs;
 }
 
-/** Reads the changed part of a text, until another text is wanted. */
+/** Reads the changed part of a text, until it changes again. */
 async function read(text) {
   await adding;
   const pairs = tokensOf(text);
@@ -132,7 +132,7 @@ async function read(text) {
     const now = performance.now();
     if (now - shown > pause) {
       show();
-      // A long text is shown less often, because showing it takes long.
+      // Showing a long text takes long, so it is shown less often.
       pause = Math.max(100, 4 * (performance.now() - now));
       // Lets the browser draw and handle keys.
       await new Promise(resolve => setTimeout(resolve));
@@ -152,7 +152,7 @@ async function add(id, token) {
   if (old) old.state = old.logs = null;
 }
 
-/** Reads a text as soon as the current reading has stopped. */
+/** Reads a text when the current reading has stopped. */
 function ask() {
   wanted = $("text").value;
   chosen = null;
@@ -231,7 +231,7 @@ function stop() {
 
 // === Showing ===
 //
-// Words of the text and of the model are inserted as text, never as HTML.
+// Words are inserted as text, never as HTML.
 
 function element(name, properties = {}, ...children) {
   const made = document.createElement(name);
@@ -244,8 +244,8 @@ function element(name, properties = {}, ...children) {
 const beginsWord = place => entries[place - 1].id === vocabulary.endId
   || vocabulary.begins(entries[place].id);
 
-/** The last words of what was read: the places of their tokens, texts and
- * bits. */
+/** Returns the last words that were read: the places of their tokens, their
+ * text and their bits. */
 function wordsOf() {
   const words = [];
   let first = Math.max(1, entries.length - SHOWN);
@@ -403,7 +403,7 @@ function showCurve(words) {
   curve.replaceChildren(...parts);
 }
 
-/** Shows the attention when the chosen word, or the next one, was predicted. */
+/** Shows the attention that predicted the chosen word, or the next one. */
 function showAttention(words) {
   const buttons = [...$("words").children].map(item => item.firstChild);
   for (const button of buttons) button.classList.remove("seen");

@@ -1,5 +1,5 @@
 "use strict";
-// Encodes texts like the vocabularies of memlm_keras.
+// Encodes texts as the vocabularies of memlm_keras do.
 
 const WORD_START = "\u2581";
 const NORMAL = 1, USER_DEFINED = 4;
@@ -234,8 +234,8 @@ class SentencePiece {
     }
   }
 
-  /** Returns bytes and replacement of the longest match in the double-array
-   * trie. */
+  /** Returns the bytes and the replacement of the longest match in the
+   * double-array trie. */
   replacementAt(bytes, place) {
     let longest = 0, value = 0;
     if (!this.trie) return [0, ""];
