@@ -209,8 +209,8 @@ SETTINGS = {
 }
 
 # Bytes of state and accuracy on `zoology_mix`, read from the curve in the
-# README of HazyResearch/zoology at d88d6f5, within about 0.005. A number has four
-# bytes; RWKV-7's states are divided as in Zoology's plotting script.
+# README of HazyResearch/zoology at d88d6f5, within about 0.005. A number has
+# four bytes; RWKV-7's states are divided as in Zoology's plotting script.
 PUBLISHED = {
     "DeltaNet": ((8_960, 0.793), (34_304, 0.963), (134_144, 0.994)),
     "Gated DeltaNet": ((17_152, 0.890), (67_072, 0.988)),

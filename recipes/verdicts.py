@@ -159,18 +159,18 @@ def losses_of(model, folder):
 
 _INTRODUCTION = """# Claims
 
-Where the papers say that one model is better than another: their test numbers
-and ours. Each paper's page describes its models.
+The papers' claims that one model is better than another, with their test
+numbers and ours. Each paper's page describes its models.
 
 * A difference is in per cent of the perplexity of the second model, or in
-  points of accuracy for pairs. It is positive where the claim is right.
-* In brackets is its interval of 95%: Welch's over the seeds of both models,
-  widened by the spread over the test sentences.
+  points of accuracy for pairs. It is positive if the claim is right.
+* The brackets have its 95% interval: Welch's over the seeds of both models,
+  widened by the variance over the test sentences.
 * A claim *holds* if the interval is above zero. It *does not hold* if it is
   below half a per cent or half a point. Equal models must lie within 2%.
-* For verdicts, Holm's correction widens the intervals. All verdicts together
-  are right with a probability of 95%.
-* Where a setting is not the paper's, compare its numbers only with each other.
+* For verdicts, Holm's correction widens the intervals, so that all of them are
+  right with a probability of 95%.
+* If a setting is not the paper's, compare its numbers only with each other.
   *Not run*: one of the models has no run.
 """
 _COLUMNS = ("claim", "theirs", "ours", "difference", "verdict")
