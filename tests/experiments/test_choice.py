@@ -119,7 +119,7 @@ def test_the_size_of_a_text_decides(
     assert choice.options == {"batch_size": 20, **expected}
     assert choice.running == {"epochs": epochs}
     reasons = " ".join(choice.reasons)
-    assert ("memlm/medium learns more" in reasons) == (5e5 < tokens <= 1e7)
+    assert ("memlm/medium is better" in reasons) == (5e5 < tokens <= 1e7)
     for name, said in (
         ("units", "248 outputs are projected"),
         ("linear_decay", "falls linearly to zero"),

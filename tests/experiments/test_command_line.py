@@ -252,15 +252,15 @@ def test_documents_of_one_file(memlm, run, folder):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["a.txt", "--shard=1/2", "--out=o"], "divides documents, and a.txt"),
+        (["a.txt", "--shard=1/2", "--out=o"], "a.txt, a single document"),
         (["a.txt", "b.txt", "--shard=1/2"], "--shard needs --out"),
         (["a.txt", "b.txt", "--shard=3/2", "--out=o"], "Received: '3/2'"),
         (["a.txt", "b.txt", "--shard=0/2", "--out=o"], "Received: '0/2'"),
         (["a.txt", "b.txt", "--shard=half", "--out=o"], "such as 3/16"),
         (["a.txt", "b.txt", "--shard=1/3", "--out=o"], "2 documents cannot be"),
         (["a.txt", "none"], "There is no file or folder none"),
-        (["a.txt", "items.csv"], "items.csv is a table"),
-        (["items.csv", "--shard=1/2", "--out=o"], "items.csv is a table"),
+        (["a.txt", "items.csv"], "items.csv, a table"),
+        (["items.csv", "--shard=1/2", "--out=o"], "items.csv, a table"),
         (["a.txt", "--document_start=("], "must be a regular expression"),
         (["a.txt", "--document_start=="], "No line of a.txt begins a document"),
     ],
@@ -504,7 +504,7 @@ def test_suites(memlm, run, folder):
     shutil.copy(folder / "mine.json", folder / "text" / "mine.json")
     (folder / "text" / "pairs.tsv").write_text("the man\tman the\n")
     told = memlm("pairs", run, "text")
-    assert told.status == 2 and "both suites (.json) and pairs" in told.err
+    assert told.status == 2 and "has suites (.json) and pairs" in told.err
 
 
 def test_a_page_of_a_classifier_is_refused(memlm, folder, classifier):
