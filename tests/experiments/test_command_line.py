@@ -462,7 +462,7 @@ def test_minimal_pairs(memlm, run, folder):
         ([run, "pairs.csv", "--method=none"], "method must be one of"),
         ([run, "pairs.csv", "--method=one_prefix"], "with the fields one_pre"),
         ([run, "pairs.csv", "--published=pairs.csv"], "cannot be read"),
-        ([run, run, "pairs.csv"], "must be different"),
+        ([run, run, "pairs.csv"], "given twice"),
     ):
         told = memlm("pairs", *arguments)
         assert told.status and error in told.err, told.err
@@ -538,7 +538,7 @@ def test_an_export_to_onnx_and_triton(memlm, run, folder):
     assert "--model-repository=" in told.out
     assert (folder / "model_repository" / NAME / "config.pbtxt").exists()
     told = memlm("export", run, "--for=triton", "--format=onnx")
-    assert told.status == 2 and "leave out --format" in told.err
+    assert told.status == 2 and "Leave out --format" in told.err
     told = memlm("export", run, "x.onnx", "--format=onnx", "--contract=sherpa")
     assert told.status == 2 and "SubwordVocabulary" in told.err
 
@@ -940,7 +940,7 @@ def test_own_pairs(memlm, folder):
         '{"id": 8, "premise": "a man", "hypothesis": "b", "label": "oui"}\n'
     )
     told = memlm("predict", run / "model.keras", "new.jsonl", "--out=o.tsv")
-    assert told.status == 0 and "of the 1 of 2 pairs" in told.err, told.err
+    assert told.status == 0 and "on the 1 of 2 pairs" in told.err, told.err
     header, first, second = (folder / "o.tsv").read_text().splitlines()
     assert header.split("\t") == [
         *("id", "premise", "hypothesis", "label", "predicted"),

@@ -56,7 +56,7 @@ def test_verbose_0_prints_results_alone(memlm, folder):
         told = memlm("train", *preset, *flags, "--epochs=1", "--nocompare")
         assert told.status == 0 and not told.err, told
         first, *results, last = told.out.splitlines()
-        assert first.startswith("validation ") and last.startswith("All of it")
+        assert first.startswith("validation ") and last.startswith("All results")
         kinds = ("test", "cache", "dynamic")
         assert all(line.startswith(kinds) for line in results)
         run = last.split()[-1]
@@ -295,7 +295,7 @@ def test_a_run_of_a_preset_that_a_script_registered(memlm, run):
     told = memlm("generate", run, "the", "--max_length=3")
     assert told.status == 0, told.err
     told = memlm("evaluate", run)
-    refused(told, "without the run folder of a preset", "Give --dataset")
+    refused(told, "without a run folder", "Give --dataset")
     told = memlm("evaluate", run, "--dataset=text", "--verbose=0")
     assert perplexity_of(told) == pytest.approx(
         results_of(run)["test"]["perplexity"], rel=0.2

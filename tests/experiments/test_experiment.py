@@ -126,7 +126,7 @@ def test_matched_parameters(folder):
         "daniluk2017/rm_tm_gated", "text", match_parameters=True, scale=0.05
     )
     assert larger.settings["units"] == 15
-    with pytest.raises(UsageError, match="no row that the others"):
+    with pytest.raises(UsageError, match="no row whose size the"):
         Experiment("tran2016/lstm_1", "text", match_parameters=True).make()
 
 
@@ -390,7 +390,7 @@ def test_sentence_completion_by_a_bidirectional_model(folder):
             {"monte_carlo": 3},
             "monte_carlo cannot read",
         ),
-        ("zaremba2014/small", {"monte_carlo": 3}, "models with dropout"),
+        ("zaremba2014/small", {"monte_carlo": 3}, "needs a model with dropout"),
         ("kong2019/vanilla_tied_512", {"samples": 3}, "needs a smoothed or a"),
     ],
 )

@@ -131,4 +131,4 @@ def test_a_table_without_a_text_says_so(capsys, tmp_path, monkeypatch):
     command_line.main(
         ["table", "daniluk2017/models", *rows, "--dataset=embedded"]
     )
-    assert "No --dataset" not in capsys.readouterr().err
+    assert "Without --dataset" not in capsys.readouterr().err
