@@ -85,11 +85,11 @@ def plot_attention(weights, tokens, path, title=None, steps_back=1):
         weights, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto"
     )
 
-    def held(step, position):
+    def token_at(step, position):
         read = step - steps_back - (memory - 1 - position)
         return pictures.literal(tokens[read]) if read >= 0 else ""
 
-    pictures.label_cells(axes, weights, 0.6, held)
+    pictures.label_cells(axes, weights, 0.6, token_at)
     steps = [f"{read} → {next}" for read, next in zip(tokens, tokens[1:])]
     # The token after the passage is unknown.
     pictures.label_words(axes, rows=[*steps, f"{tokens[-1]} →"])

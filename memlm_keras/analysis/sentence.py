@@ -127,11 +127,11 @@ def plot_sentence_predictions(predictions, path, title=None):
         predictions.weights, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto"
     )
 
-    def held(step, slot):
+    def word_at(step, slot):
         place = step + 1 - predictions.distances[slot]
         return pictures.literal(predictions.read[place]) if place >= 0 else ""
 
-    pictures.label_cells(left, predictions.weights, 0.6, held)
+    pictures.label_cells(left, predictions.weights, 0.6, word_at)
     pictures.label_words(left, rows=predictions.read)
     left.set_xticks(range(memory), predictions.distances)
     left.set_xlabel("words before the predicted one")

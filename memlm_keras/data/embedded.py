@@ -131,7 +131,7 @@ class Grammar:
 
 
 def _fact(token):
-    """Returns the fact that a token of a template stands for, or `None`."""
+    """Returns the fact whose place a token marks in a template, or `None`."""
     return token[1:-1] if token.startswith("{") else None
 
 

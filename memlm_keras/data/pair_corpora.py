@@ -87,8 +87,8 @@ def load_pairs(
         `PairCorpus`; its `description` says how a single file was split.
 
     Raises:
-        ValueError: There is no such corpus, a file is damaged, a sentence is
-            empty, or a label is unknown. The message names the line.
+        ValueError: `name` or a label is unknown, a file is damaged, or a
+            sentence is empty. The message names the line.
         FileNotFoundError: A file does not exist, or `"sick"` has no `data_dir`.
         OSError: The download failed.
 

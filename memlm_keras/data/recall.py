@@ -3,6 +3,7 @@
 A task draws rows of token ids, the steps of their queries, and the answers."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 
@@ -22,8 +23,8 @@ class MQAR:
     A row begins with D pairs of a key and a value, `k1 v1 .. kD vD`, followed
     by slots of two tokens. D slots, drawn without replacement, each begin with
     one of the keys; slot i is drawn with a probability proportional to
-    i^(a - 1). These steps are the queries: the target is the value of the key,
-    which does not follow in the row. Keys are ids from 1 to below V / 2, values
+    i^(a - 1). At these steps, the queries, the target is the value of the key;
+    the next token is not the value. Keys are ids from 1 to below V / 2, values
     are ids from V / 2, and all are different within a row.
 
     After the pairs, `forgetting` keys are written again with a new value, which
@@ -198,23 +199,16 @@ class MQARMix:
             rows: Integer, number of rows for each task; `None` uses the mix's.
             **arguments: `fresh` and `shuffle` of `RecallBatches`.
         """
-        numbers = [rows or each for _, _, each in getattr(self, part)]
-        return MixedBatches(
-            [
-                RecallBatches(
-                    task,
-                    number,
-                    batch_size,
-                    seed=seed + _SEED_STEP * i,
-                    **arguments,
-                )
-                for i, (task, number) in enumerate(
-                    zip(self.tasks(part), numbers)
-                )
-            ],
-            shuffle=arguments.get("shuffle", False),
-            seed=seed,
-        )
+        seeds = itertools.count(seed, _SEED_STEP)
+        parts = [
+            RecallBatches(
+                task, rows or number, batch_size, seed=own_seed, **arguments
+            )
+            for task, (_, _, number), own_seed in zip(
+                self.tasks(part), getattr(self, part), seeds
+            )
+        ]
+        return MixedBatches(parts, arguments.get("shuffle", False), seed)
 
 
 @dataclasses.dataclass(frozen=True)

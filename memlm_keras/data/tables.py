@@ -154,7 +154,12 @@ def read_rows(lines, suffix, fields=None, optional=(), whole=True):
     known = {_simple(n) for f, others in fields.items() for n in (f, *others)}
     fits = len(fields) - len(optional) <= len(header) <= len(fields)
     if fits and known.isdisjoint(map(_simple, header)):
-        if _differs(header, [cells for _, cells in others]):
+        # A header has single words, also above a column of sentences.
+        several = [len(cell.split()) > 1 for cell in header]
+        columns = zip(*(cells for _, cells in others))
+        if not any(several) and any(
+            all(len(cell.split()) > 1 for cell in column) for column in columns
+        ):
             raise ValueError(
                 f"line {first} looks like a header with unknown names. "
                 f"Expected {', '.join(fields)}. Received: {', '.join(header)}"
@@ -265,16 +270,6 @@ def _is_quoted(cell):
 def _simple(name):
     """Returns a name in lower case without punctuation."""
     return re.sub(r"[\W_]+", "", name).lower()
-
-
-def _differs(first, others):
-    """Returns whether the first row has only single words and another column
-    cell is always longer."""
-    if any(len(cell.split()) > 1 for cell in first):
-        return False
-    return any(
-        all(len(cell.split()) > 1 for cell in column) for column in zip(*others)
-    )
 
 
 def _named(names, fields, optional):

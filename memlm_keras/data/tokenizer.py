@@ -8,6 +8,7 @@ import re
 import numpy as np
 
 from memlm_keras import files
+from memlm_keras.arguments import require_one_of
 
 SPLITS = ("white_space", "unicode_script", "characters")
 
@@ -55,10 +56,7 @@ class Tokenizer:
     """
 
     def __init__(self, split="white_space", lowercase=False, numbers=None):
-        if split not in SPLITS:
-            raise ValueError(
-                f"`split` must be one of {SPLITS}. Received: split={split!r}"
-            )
+        require_one_of("split", split, SPLITS)
         if numbers is not None and not (isinstance(numbers, str) and numbers):
             raise ValueError(
                 "`numbers` must be None or a token, a non-empty string. "

@@ -1,4 +1,4 @@
-"""Evaluation: perplexity, cloze accuracy, surprisal and related measures."""
+"""Perplexity, cloze accuracy and related measures."""
 
 from memlm_keras.evaluation.cloze import ClozeAccuracy
 from memlm_keras.evaluation.cloze import cloze_accuracy

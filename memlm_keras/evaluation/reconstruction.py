@@ -45,10 +45,10 @@ def reconstruction(model, batches, sampler="greedy", verbose=1):
     """
     name = sampler if isinstance(sampler, str) else type(sampler).__name__
     bar = keras.utils.Progbar(len(batches), verbose=1 if verbose else 0)
-    right_tokens = right = tokens = sequences = 0
+    correct_tokens = correct = tokens = sequences = 0
     for index in range(len(batches)):
         inputs, targets, sample_weight = batches[index]
-        held = sample_weight[:, 0] > 0
+        nonempty = sample_weight[:, 0] > 0
         time = targets.shape[1]
         # Generate for empty rows, too, so that only one shape is compiled.
         sources = [
@@ -63,16 +63,16 @@ def reconstruction(model, batches, sampler="greedy", verbose=1):
             written[row, len(sequence)] = model.end_of_sentence_id
         written = written[:, :time]
         same = (written == targets) & (sample_weight > 0)
-        right_tokens += int(same.sum())
+        correct_tokens += int(same.sum())
         tokens += int(sample_weight.sum())
-        right += int(
-            (same.sum(axis=1) == sample_weight.sum(axis=1))[held].sum()
+        correct += int(
+            (same.sum(axis=1) == sample_weight.sum(axis=1))[nonempty].sum()
         )
-        sequences += int(held.sum())
+        sequences += int(nonempty.sum())
         bar.update(index + 1)
     return Reconstruction(
-        right_tokens / tokens,
-        right / sequences,
+        correct_tokens / tokens,
+        correct / sequences,
         tokens,
         sequences,
         "the decoder reads what it has written; tokens at their places, ends "

@@ -91,8 +91,8 @@ def text_bits(result, split, vocabulary):
     counts = split.counts
     if counts is None:
         raise ValueError(
-            "`split` must be of a corpus that was loaded from a text, such as "
-            "by `memlm_keras.data.load_text`. Received: token ids alone"
+            "`split` must be from a corpus that was loaded from text, such as "
+            "by `memlm_keras.data.load_text`. Received: only token ids"
         )
     spelling = 0.0
     if counts.unknown:

@@ -526,7 +526,7 @@ def read_batches(
     require_readable(model, batches)
     if start is None:
         start = model.initial_state(batches.batch_size)
-    start = state = tree.map_structure(distribution.deal, start)
+    start = state = tree.map_structure(distribution.shard_rows, start)
     progress = keras.utils.Progbar(
         len(batches) if segments is None else min(segments, len(batches)),
         verbose=verbose,
@@ -538,7 +538,7 @@ def read_batches(
                 'batches with "positions": use `evaluate` or `predict`'
             )
         tokens, targets, weight = (
-            distribution.deal(ops.convert_to_tensor(array))
+            distribution.shard_rows(ops.convert_to_tensor(array))
             for array in (inputs["token_ids"], targets, sample_weight)
         )
         reset = ops.convert_to_tensor(inputs["reset"])

@@ -373,7 +373,7 @@ def _write_ngrams(file, model, order, names, progress):
         if order > 1:
             first_names = first_names.copy()
             first_names[END_OF_SENTENCE] = BEGIN
-        # `</s>` is no context, unlike `<s>`, and has no back-off weight.
+        # `</s>` is never a context, so it has no back-off weight.
         backoffs = np.where(words[:, -1] == END_OF_SENTENCE, 0.0, backoffs)
     for begin in range(0, len(words), _NGRAMS_AT_ONCE):
         part = slice(begin, begin + _NGRAMS_AT_ONCE)

@@ -339,9 +339,12 @@ class BackoffModel(Scorer):
         return scores
 
     def _longer_ngrams(self, tokens):
-        """Yields for each order from 2 its table, the table below, and for each
-        of `tokens` `(..., time)` the places of its context in the table below
-        and of the n-gram that ends with it, -1 if there is none."""
+        """Yields `(table, below, contexts, ngrams)` for each order from 2.
+
+        `below` is the table one order lower. For each token of `(..., time)`,
+        `contexts` has the place of its context in `below`, and `ngrams` the
+        place of the n-gram that ends with it in `table`; -1 if there is none.
+        """
         ngrams = tokens = tokens.astype("int64")
         for order in range(2, self.order + 1):
             below, table = self.tables[order - 2 : order]

@@ -258,14 +258,14 @@ class RestConnection(_Connection):
         self._open = urllib.request.build_opener(_NoRedirection).open
 
     def versions(self):
-        """Set of the versions that are ready."""
+        """Returns the set of versions that are ready."""
         answer = self._ask("")
         with self.reading():
             status = answer["model_version_status"]
             return {int(v["version"]) for v in status if v["state"] == _READY}
 
     def predict(self, version, signature, inputs):
-        """Outputs of a signature, as NumPy arrays by name."""
+        """Calls a signature; returns its outputs, NumPy arrays by name."""
         outputs = self._signature(version, signature)
         answer = self._ask(
             f"/versions/{version}:predict",
@@ -418,7 +418,7 @@ class GrpcConnection(_Connection):
         )
 
     def versions(self):
-        """Set of the versions that are ready."""
+        """Returns the set of versions that are ready."""
         from tensorflow_serving.apis import get_model_status_pb2
 
         request = get_model_status_pb2.GetModelStatusRequest()
@@ -431,7 +431,7 @@ class GrpcConnection(_Connection):
         }
 
     def predict(self, version, signature, inputs):
-        """Outputs of a signature, as NumPy arrays by name."""
+        """Calls a signature; returns its outputs, NumPy arrays by name."""
         import tensorflow as tf
         from tensorflow_serving.apis import predict_pb2
 

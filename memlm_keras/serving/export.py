@@ -32,6 +32,7 @@ from memlm_keras.version import __version__
 
 # Servers read versions as int64.
 _LARGEST_VERSION = 2**63 - 1
+_CHOICES = {"quantize": ["int8"], "contract": ["sherpa", "sherpa_offline"]}
 
 
 def export(
@@ -246,19 +247,11 @@ def _format_options(format, **options):
                 f"`{name}` is an option of format={' and '.join(takes)}. "
                 f"Received: {name}={value!r} for format={format!r}"
             )
+        if name in _CHOICES:
+            require_one_of(name, value, _CHOICES[name])
     if "rows" in options:
         require_positive_integer("rows", options["rows"])
         options["rows"] = int(options["rows"])
-    if options.get("quantize", "int8") != "int8":
-        raise ValueError(
-            '`quantize` must be "int8", or None for the dtype of the format. '
-            f"Received: quantize={options['quantize']!r}"
-        )
-    if options.get("contract", "sherpa") not in ("sherpa", "sherpa_offline"):
-        raise ValueError(
-            '`contract` must be "sherpa" or "sherpa_offline", or None for '
-            f"named state. Received: contract={options['contract']!r}"
-        )
     return options
 
 

@@ -226,7 +226,7 @@ class RowReader:
         self.state = state
         ids = tf.TensorSpec((None, None), tf.int32)
         length = tf.TensorSpec((None,), tf.int32)
-        # Traced once, for all signatures.
+        # Trace these functions once for all signatures.
         self.step = tf.function(self._step, (ids, state), autograph=False)
         one_id = tf.TensorSpec((None, 1), tf.int32)
         self.step_once = tf.function(

@@ -237,8 +237,8 @@ class SherpaOffline(NamedState):
 
 
 def _some_rows(token_ids):
-    """Returns the ids; raises an error without rows, with which onnxruntime's
-    LSTM would crash."""
+    """Returns the ids; raises an error if there are no rows, because then
+    onnxruntime's LSTM would crash."""
     first = tf.gather(token_ids, 0)
     # Changes no id, as none is negative, but keeps `gather` in the graph.
     return tf.maximum(token_ids, tf.minimum(first, 0))

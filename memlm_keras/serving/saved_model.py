@@ -111,7 +111,7 @@ class LanguageModelSignatures:
         self.words = Words(vocabulary)
         self.state = ServedState(model, vocabulary)
         self.reader = RowReader(model, self.state.own)
-        # Traced once, for all signatures.
+        # Trace these functions once for all signatures.
         self._encoded = tf.function(self._encode, (_TEXT,), autograph=False)
         self._begun = tf.function(self._begin, (_TEXT,), autograph=False)
 
@@ -198,7 +198,7 @@ class LanguageModelSignatures:
         """Continues a state with ids `(B, T)`; returns the most probable next
         tokens and the new state."""
         token_ids, length, state = self._valid_ids(token_ids, length, state)
-        return self._read_on(token_ids, length, state)
+        return self._continue(token_ids, length, state)
 
     def step_words(self, text, **state):
         """Continues a state with texts `(B,)`; returns the most probable next
@@ -206,13 +206,13 @@ class LanguageModelSignatures:
         checked = require_inputs(Input("text", text), *self.state.inputs(state))
         _, ids = self._encoded(checked.pop("text"))
         ids = require_words("text", ids)
-        return self._read_on(ids.to_tensor(), _lengths(ids), checked)
+        return self._continue(ids.to_tensor(), _lengths(ids), checked)
 
     def generate(self, text, length, top_k, temperature, seed):
         """Continues texts `(B,)`, with separate options for each."""
         most = {"length": self.max_length, "top_k": self.top_k}
 
-        def is_hot(one, temperature, _):
+        def is_positive(one, temperature, _):
             return Condition(
                 all_hold((temperature > 0) & tf.math.is_finite(temperature)),
                 "`temperature` must be finite and more than 0",
@@ -223,7 +223,7 @@ class LanguageModelSignatures:
             Input("text", text),
             Input("length", length, (), (in_range(1, most["length"]),)),
             Input("top_k", top_k, (), (in_range(1, most["top_k"]),)),
-            Input("temperature", temperature, (), (is_hot,)),
+            Input("temperature", temperature, (), (is_positive,)),
             Input("seed", seed),
         )
         text = options.pop("text")
@@ -255,7 +255,7 @@ class LanguageModelSignatures:
             self.model.initial_state(tf.shape(end)[0]),
         )
 
-    def _read_on(self, token_ids, length, checked):
+    def _continue(self, token_ids, length, checked):
         state = self.state.from_request(checked, tf.shape(token_ids)[0])
         return self._answer(*self.reader.read(token_ids, length, state))
 

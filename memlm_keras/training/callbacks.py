@@ -46,7 +46,7 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
             require_positive_integer("frequency", frequency)
         self.frequency = frequency
         self.stopped = False
-        self._good = None
+        self._finite_values = None
 
     def get_state(self):
         """Returns the state for a `Checkpoint`: whether training stopped."""
@@ -58,10 +58,10 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
 
     def on_train_begin(self, logs=None):
         self.stopped = False
-        self._good = None
+        self._finite_values = None
 
     def on_epoch_begin(self, epoch, logs=None):
-        if self._good is None and not self._keep_weights():
+        if self._finite_values is None and not self._keep_weights():
             raise ValueError(
                 "The model has weights that are not finite before training "
                 "begins. Load or initialise it again."
@@ -86,7 +86,7 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
     def _roll_back(self):
         self.stopped = True
         # The gradient made the optimizer's moments NaN, too.
-        for variable, value in zip(self._variables(), self._good):
+        for variable, value in zip(self._variables(), self._finite_values):
             variable.assign(value)
 
     def _variables(self):
@@ -100,7 +100,7 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
         ]
         finite = all(np.isfinite(value).all() for value in values)
         if finite:
-            self._good = values
+            self._finite_values = values
         return finite
 
 
@@ -315,7 +315,7 @@ class FreezeEmbeddings(keras.callbacks.Callback):
             self.model.gradient_mask.freeze(self.words)
             self._frozen = ops.copy(self._vectors())
         else:
-            self._thaw()
+            self._unfreeze()
 
     def on_train_batch_end(self, batch, logs=None):
         if self._frozen is not None:
@@ -327,13 +327,13 @@ class FreezeEmbeddings(keras.callbacks.Callback):
             self.model.embedding.embeddings.assign(vectors)
 
     def on_train_end(self, logs=None):
-        self._thaw()
+        self._unfreeze()
 
     def _vectors(self):
         table = self.model.embedding.embeddings
         return ops.stop_gradient(ops.convert_to_tensor(table))
 
-    def _thaw(self):
+    def _unfreeze(self):
         self.model.gradient_mask.unfreeze()
         self._frozen = None
 

@@ -221,7 +221,13 @@ class Checkpoint(keras.callbacks.Callback):
         numbered["metric"] = self._metrics or numbered["metric"]
         for index, callback in enumerate(self.callbacks):
             name = type(callback).__name__
-            meta["callbacks"].append([name, _callback_state(callback)])
+            if hasattr(callback, "get_state"):
+                state = callback.get_state()
+            else:
+                names = _CALLBACK_STATE.get(name, ())
+                state = {each: getattr(callback, each, None) for each in names}
+                state = json.loads(json.dumps(state, default=float))
+            meta["callbacks"].append([name, state])
             numbered[f"callback_{index}_weight"] = (
                 getattr(callback, "best_weights", None) or []
             )
@@ -310,14 +316,8 @@ class Checkpoint(keras.callbacks.Callback):
                 f"The checkpoint {self.path} belongs to the callbacks {saved}, "
                 f"in this order. Received: callbacks {given}"
             )
-        expected = meta["batches"]
         received = plain(self.batches.identity())
-        if received != expected:
-            raise ValueError(
-                f"The checkpoint {self.path} belongs to other batches: "
-                f"{_differences(expected, received)}. Resume with the same "
-                "data and sizes, or begin anew with another `path`."
-            )
+        self._require_same("other batches", meta["batches"], received)
 
     def _check_optimizer(self):
         expected = self._saved["meta"]["optimizer"]
@@ -325,11 +325,20 @@ class Checkpoint(keras.callbacks.Callback):
         if received["class_name"] != expected["class_name"]:
             expected = {"class_name": expected["class_name"]}
             received = {"class_name": received["class_name"]}
-        if received != expected:
+        self._require_same("another optimizer", expected, received)
+
+    def _require_same(self, other, expected, received):
+        differences = "; ".join(
+            f"{key} is {received.get(key)!r}, in the checkpoint it is "
+            f"{expected.get(key)!r}"
+            for key in {**expected, **received}
+            if received.get(key) != expected.get(key)
+        )
+        if differences:
             raise ValueError(
-                f"The checkpoint {self.path} belongs to another optimizer: "
-                f"{_differences(expected, received)}. Compile the model with "
-                "that optimizer, or begin anew with another `path`."
+                f"The checkpoint {self.path} belongs to {other}: "
+                f"{differences}. Resume with the saved values, or begin anew "
+                "with another `path`."
             )
 
     def _choose_rate(self):
@@ -384,14 +393,6 @@ def _counter_variables(model):
     return [*seeds, _inner(model.optimizer).variables[0]]
 
 
-def _callback_state(callback):
-    if hasattr(callback, "get_state"):
-        return callback.get_state()
-    names = _CALLBACK_STATE.get(type(callback).__name__, ())
-    state = {name: getattr(callback, name, None) for name in names}
-    return json.loads(json.dumps(state, default=float))
-
-
 def _inner(optimizer):
     """Returns the optimizer inside a `LossScaleOptimizer`, or itself."""
     return getattr(optimizer, "inner_optimizer", optimizer)
@@ -428,15 +429,6 @@ def _shown(rate):
     if isinstance(rate, float):
         return f"{rate:.6g}"
     return rate["class_name"] if isinstance(rate, dict) else str(rate)
-
-
-def _differences(expected, received):
-    return "; ".join(
-        f"{key} is {received.get(key)!r}, in the checkpoint it is "
-        f"{expected.get(key)!r}"
-        for key in {**expected, **received}
-        if received.get(key) != expected.get(key)
-    )
 
 
 # === File ===

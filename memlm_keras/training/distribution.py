@@ -52,8 +52,8 @@ def data_parallel(devices=None):
     names = names[:devices]
     if backend == "jax":
         return keras.distribution.DataParallel(devices=names).scope()
-    # On CPUs, the default are collective operations, which wait for each other
-    # in one thread pool and deadlock if it is small.
+    # On CPUs, the default reduction uses collective operations, which wait for
+    # each other in one thread pool and deadlock if it is small.
     reduction = tf.distribute.ReductionToOneDevice() if kind == "CPU" else None
     return tf.distribute.MirroredStrategy(names, reduction).scope()
 
@@ -98,7 +98,7 @@ def row_layout(shape):
     return distribution.get_data_layout(shape)
 
 
-def deal(tensor):
+def shard_rows(tensor):
     """Shards the rows of a tensor over the devices, if possible."""
     layout = row_layout(tensor.shape)
     if layout is None or tensor.shape[0] % num_devices(None):

@@ -18,7 +18,7 @@ MOST_OPERATIONS = 3000
 
 
 class Steps:
-    """Runs a step of a Keras trainer, and records it for shapes that repeat.
+    """Runs a Keras trainer's steps, and records them for shapes that repeat.
 
     With a small model, a step spends more time in Python than in operations.
     So its operations, with gradients and updates, are traced once per batch
@@ -90,7 +90,7 @@ class Recording:
             batch = pytree.tree_unflatten(tensors[len(counts) :], structure)
             values, self.logs = pytree.tree_flatten(step(batch))
             if not all(map(torch.is_tensor, values)):
-                raise TypeError("a result that is no tensor is a constant")
+                raise TypeError("only tensors can be recorded as results")
             return values
 
         before = [v.value.detach().clone() for v in single]

@@ -92,7 +92,7 @@ def test_model_is_left_as_it_was(path, model):
     [
         ({"path": "1"}, "`path` must end with .tflite .* Try: .*1.tflite"),
         ({"rows": 0}, "`rows` must be an integer of at least 1"),
-        ({"quantize": "int4"}, '`quantize` must be "int8".*Received.*int4'),
+        ({"quantize": "int4"}, "`quantize` must be one of 'int8'.*'int4'"),
         (
             {"path": "1", "format": "tf_saved_model", "rows": 2},
             '`rows` is an option of format="litert".* Received: rows=2',

@@ -216,7 +216,7 @@ def test_dropout_masks():
         layer = keras.layers.Dropout(0.5, seed=6)
         layer.build(ones.shape)
         if BACKEND == "jax":
-            dealt = distribution.deal(keras.ops.convert_to_tensor(ones))
+            dealt = distribution.shard_rows(keras.ops.convert_to_tensor(ones))
             found = layer(dealt, training=True)
             np.testing.assert_array_equal(found, expected)
             return
