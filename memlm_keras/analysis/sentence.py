@@ -261,7 +261,7 @@ def plot_sentence_attention(predictions, path, title=None):
     pictures.save(figure, path)
 
 
-# === As a page ===
+# === HTML page ===
 
 
 def write_sentence_page(predictions, path, title="Attention"):

@@ -104,7 +104,7 @@ def attention_columns(
     ):
         if weights is None:
             weights = np.zeros((samples, read_weights.shape[-1]), "float32")
-        # `positions` are those of predicted words, `chosen` of words before.
+        # `positions` refer to predicted words, `chosen` to the words before.
         before = read[positions] - 1
         place = np.minimum(np.searchsorted(chosen, before), samples - 1)
         hit = chosen[place] == before

@@ -190,7 +190,7 @@ def load(
     sources = public_sources(name, data_dir, cache_dir, verify)
     if sentences and name == "wikitext-2":
         if vocabulary is None:
-            # Split or not, the text has the same vocabulary.
+            # Splitting lines into sentences does not change the vocabulary.
             vocabulary = stored_vocabulary(
                 sources["train"],
                 cache_folder(cache_dir),

@@ -71,7 +71,7 @@ class Corpus:
         digest = hashlib.sha256("\0".join(self.vocabulary.tokens).encode())
         for split in (self.train, self.validation, self.test):
             for array in (split.tokens, split.document_starts):
-                # Tokens, document starts and `None` have different dtypes.
+                # Tokens, document starts and `None` differ in dtype.
                 digest.update(repr(getattr(array, "dtype", None)).encode())
                 if array is not None:
                     digest.update(np.ascontiguousarray(array))
@@ -258,7 +258,7 @@ def encode_sources(
             stacklevel=3,
         )
     entered = EnteredText(vocabulary)
-    # Characters in training words that are not in the vocabulary are not new.
+    # Characters of rare training words are known, though not in the vocabulary.
     rare = set().union(*splits["train"].counts.unknown) if built else ()
     for texts in splits.values():
         entered.marked += texts.counts.marked

@@ -302,7 +302,7 @@ def read_snli(path):
         `SentencePair`.
 
     Raises:
-        FileNotFoundError: There is no such file.
+        FileNotFoundError: The file does not exist.
         ValueError: The file is not UTF-8 or has no pair, a label is missing or
             unknown, or a sentence is empty. The message names the line.
 
@@ -341,8 +341,8 @@ def read_sick(path, part=None):
     label = "entailment_judgment" if part is None else "entailment_label"
     columns = [label, "sentence_A", "sentence_B"]
     columns.append(label if part is None else "SemEval_set")
-    for where, label, *sentences, of in _records(path, columns):
-        if part in (None, of):
+    for where, label, *sentences, own_part in _records(path, columns):
+        if part in (None, own_part):
             premise, hypothesis = map(str.split, sentences)
             yield _pair(where, premise, hypothesis, label.lower())
 

@@ -154,7 +154,7 @@ def read_rows(lines, suffix, fields=None, optional=(), whole=True):
     known = {_simple(n) for f, others in fields.items() for n in (f, *others)}
     fits = len(fields) - len(optional) <= len(header) <= len(fields)
     if fits and known.isdisjoint(map(_simple, header)):
-        # A header has single words, also above a column of sentences.
+        # A header has single words even above a column of sentences.
         several = [len(cell.split()) > 1 for cell in header]
         columns = zip(*(cells for _, cells in others))
         if not any(several) and any(

@@ -23,7 +23,7 @@ from memlm_keras.files import reading
 _FORMAT_VERSION = 5
 _SUMS = "checksums.json"
 _TRIES = 3
-# Longest line in bytes: a text with a longer line has no sentences.
+# Largest length of a line in bytes: a longer line lacks line breaks.
 _LONGEST_LINE = 2**26
 # Texts of at least `_LEAST_PROGRESS` bytes get a progress bar. It begins after
 # `_BEFORE_PROGRESS` bytes, since some callers read only the first lines.

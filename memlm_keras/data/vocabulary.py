@@ -121,7 +121,7 @@ class Vocabulary:
         """Reads a file written by `save`, or a list with one token per line.
 
         Raises:
-            FileNotFoundError: There is no such file.
+            FileNotFoundError: The file does not exist.
             ValueError: The file is empty, not UTF-8, damaged, or lists a token
                 twice.
         """

@@ -28,7 +28,7 @@ class NGramTable:
     indices into them are called places."""
 
     # Sorted. A key is the place of the first n - 1 words in the order below,
-    # times `vocabulary_size`, plus the last word. In order 1, it is the word.
+    # times `vocabulary_size`, plus the last word's id. In order 1, it is an id.
     keys: np.ndarray
     log_probabilities: np.ndarray
     log_backoffs: np.ndarray  # 0 if the n-gram is not a context

@@ -149,7 +149,7 @@ class OnnxStep(OneStep):
         names = {f"next_{each.name}" for each in self._states}
         if not names or not names < set(self._outputs):
             raise ValueError(
-                "`path` must be of a file with one streamed step of a language "
+                "`path` must be a file with one streamed step of a language "
                 f"model. Received: {path}, with the outputs {self._outputs}"
             )
         self.vocabulary_size = outputs[0].shape[-1]
@@ -209,8 +209,8 @@ class LiteRTStep(OneStep):
             self._interpreter = litert.Interpreter(str(path), num_threads=1)
         if "step" not in self._interpreter.get_signature_list():
             raise ValueError(
-                "`path` must be of a file with the signature `step` of a "
-                f"language model. Received: {path}"
+                "`path` must be a file with a language model's signature "
+                f"`step`. Received: {path}"
             )
         self._run = self._interpreter.get_signature_runner("step")
         self._inputs = self._run.get_input_details()
@@ -251,7 +251,7 @@ class ServedModel:
         self._signatures = self._loaded.signatures
         if "score_ids" not in self._signatures:
             raise ValueError(
-                "`path` must be of a SavedModel of a language model. Received: "
+                "`path` must be a language model's SavedModel. Received: "
                 f"{path}, with the signatures {sorted(self._signatures)}"
             )
         vocabulary = Vocabulary.from_file(

@@ -240,7 +240,7 @@ def _some_rows(token_ids):
     """Returns the ids; raises an error if there are no rows, because then
     onnxruntime's LSTM would crash."""
     first = tf.gather(token_ids, 0)
-    # Changes no id, as none is negative, but keeps `gather` in the graph.
+    # This keeps `gather` in the graph, but changes no id: none is negative.
     return tf.maximum(token_ids, tf.minimum(first, 0))
 
 

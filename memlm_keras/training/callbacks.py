@@ -322,7 +322,7 @@ class FreezeEmbeddings(keras.callbacks.Callback):
             words = True
             if self.words is not None:
                 words = ops.convert_to_tensor(self.words, "bool")[:, None]
-            # `where` makes a new tensor: JAX donates the assigned buffer.
+            # Assign a new tensor, since JAX reuses the assigned buffer.
             vectors = ops.where(words, self._frozen, self._vectors())
             self.model.embedding.embeddings.assign(vectors)
 

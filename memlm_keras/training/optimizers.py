@@ -30,8 +30,8 @@ class FusedAdam(keras.optimizers.Adam):
 
         norm = torch.nn.utils.get_total_norm(grads)
         scale = torch.clamp(self.global_clipnorm / norm, max=1.0)
-        # An infinite norm gives NaN, as in Keras, by `norm - norm`. Scaling in
-        # place is faster than allocating new arrays.
+        # If the norm is infinite, `norm - norm` makes the gradients NaN, as in
+        # Keras. Scaling in place is faster than allocating new arrays.
         torch._foreach_mul_(grads, scale + (norm - norm))
         return grads
 
