@@ -129,9 +129,9 @@ def require_vocabulary(model, vocabulary=None):
         )
     if len(vocabulary) != model.vocabulary_size:
         raise ValueError(
-            "`vocabulary` must be the one that the model was trained with, "
-            f"with vocabulary_size={model.vocabulary_size}. Received: a "
-            f"vocabulary of {len(vocabulary)} tokens"
+            "`vocabulary` must be the one that the model was trained with, of "
+            f"vocabulary_size={model.vocabulary_size}. Received: a vocabulary "
+            f"of {len(vocabulary)} tokens"
         )
     return vocabulary
 

@@ -110,7 +110,7 @@ class DistinctKernels(Int8Kernels):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def add_kernel(self, name, shape):
-        """Adds a trainable weight with other initial values than the rest."""
+        """Adds a weight whose initial values differ from other weights'."""
         return self.add_weight(
             name=name,
             shape=shape,

@@ -165,7 +165,12 @@ def register(paper, rows=None, **details):
 
 def papers():
     """Returns all papers, a dict of `Paper`s by name."""
-    _load_entry_points()
+    global _TO_LOAD
+    if _TO_LOAD is None:
+        _TO_LOAD = list(importlib.metadata.entry_points(group=ENTRY_POINTS))
+    # Remove each before loading it, since it may look up presets itself.
+    while _TO_LOAD:
+        load_entry_point(_TO_LOAD.pop(0))
     return dict(_PAPERS)
 
 
@@ -341,15 +346,6 @@ def resized(name, row, sizes):
             f"others. Received: {sizes}"
         )
     return row.resized(name, **sizes) if sizes else row
-
-
-def _load_entry_points():
-    global _TO_LOAD
-    if _TO_LOAD is None:
-        _TO_LOAD = list(importlib.metadata.entry_points(group=ENTRY_POINTS))
-    # Remove each before loading it, since it may look up presets itself.
-    while _TO_LOAD:
-        load_entry_point(_TO_LOAD.pop(0))
 
 
 def load_entry_point(entry_point):

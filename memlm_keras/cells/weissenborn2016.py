@@ -34,9 +34,9 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
     cells with equal `seed`, size and `num_copies`.
     """
 
-    # A value in an otherwise empty memory is read multiplied by |r|^2. So the
-    # vectors that keys are computed from must not be short: by default, models
-    # with such a cell draw embeddings from U(-0.5, 0.5), like GloVe's.
+    # A read from an otherwise empty memory returns the written value times
+    # |r|^2. So the vectors that keys are computed from must not be short: by
+    # default, models draw their embeddings from U(-0.5, 0.5), like GloVe's.
     embedding_range = 0.5
     # The key that reads a source memory, "shared" or "separate"; or `None`.
     source_key = None

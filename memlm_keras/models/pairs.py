@@ -144,7 +144,7 @@ def padded(name, rows):
 
 
 def require_conditioning(conditioning, source, target):
-    """Raises `ValueError` if two layers do not support a conditioning."""
+    """Raises `ValueError` unless both layers support a conditioning."""
     require_one_of("conditioning", conditioning, (None, *CONDITIONINGS))
     cell = getattr(target, "cell", None)
     if conditioning == "source" and not getattr(cell, "reads_source", False):

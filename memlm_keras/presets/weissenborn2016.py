@@ -73,7 +73,7 @@ class EntailmentRow(_ReadingRow):
     on_top: bool = False
     attends: bool = False
     reads_source: bool = False
-    # How outputs are summarized for layers with ReLU if there is no GRU.
+    # How the reader's outputs are pooled for layers with ReLU without a GRU.
     pooling: str | None = None
     dropout: float = 0.1
     learning_rate: float = 1e-3

@@ -99,7 +99,7 @@ class NoisedBatches(keras.utils.PyDataset):
 
     @property
     def largest_id(self):
-        """Largest token id, including the noise."""
+        """Largest token id in the batches and the noise."""
         return max(self.batches.largest_id, self._largest_proposed)
 
     def samples(self, number, seed=0):
