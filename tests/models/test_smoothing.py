@@ -542,7 +542,7 @@ def test_statistics_come_before_training():
                     )
                 )
             },
-            "`smoothing` must be.*13.*vocabulary_size=9",
+            "`smoothing` must have.*13.*vocabulary_size=9",
         ),
         ({"head": TiedProjection()}, "goes with an embedding whose smoothing"),
         (
@@ -569,7 +569,7 @@ def test_what_plain_models_cannot():
     for call, message in (
         (lambda: model.with_prediction("mode"), "needs a model that is smooth"),
         (lambda: make().with_prediction("median"), "`prediction` must be"),
-        (lambda: sampled_perplexity(model, batches), "smoothed matrices.*a L"),
+        (lambda: sampled_perplexity(model, batches), "smoothed model.*a L"),
         (lambda: sampled_perplexity(make(), batches, 0), "`samples` must be"),
     ):
         with pytest.raises(ValueError, match=message):
