@@ -24,6 +24,9 @@ from memlm_keras.training.losses import Nats
 
 # Number of training steps on PyTorch before a step is recorded.
 _UNRECORDED_STEPS = 50
+# Batches of one shape that TensorFlow reads at once: each reading takes as long
+# as half a step of a small model.
+_READ_AT_ONCE = 16
 
 
 class SequenceModel(keras.Model):
@@ -138,6 +141,13 @@ class SequenceModel(keras.Model):
         >>> lm = memlm_keras.LanguageModel.from_preset("presets/mine/small")
         """
         trained.save(self, folder, dtype, card)
+
+    def __setattr__(self, name, value):
+        if name == "_jax_state":
+            # Keras would search it for weights, at each step on JAX.
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
 
     def count_params(self):
         """Returns the number of trainable parameters."""
@@ -325,11 +335,11 @@ class SequenceModel(keras.Model):
 
         def train(**arguments):
             return super(SequenceModel, self).fit(
-                with_dynamic_time(x),
+                as_dataset(self, x),
                 y=y,
                 batch_size=batch_size,
                 verbose=verbose,
-                validation_data=with_dynamic_time(validation_data),
+                validation_data=as_dataset(self, validation_data),
                 **kwargs,
                 **arguments,
             )
@@ -380,7 +390,7 @@ class SequenceModel(keras.Model):
         self.check_data(x)
         with self.carrying(x, batch_size or 32):
             return super().evaluate(
-                with_dynamic_time(x), y, batch_size, *args, **kwargs
+                as_dataset(self, x), y, batch_size, *args, **kwargs
             )
 
     def predict(self, x, batch_size=None, *args, **kwargs):
@@ -389,7 +399,7 @@ class SequenceModel(keras.Model):
         self.check_data(x)
         with self.carrying(x, batch_size or 32):
             return super().predict(
-                with_dynamic_time(x), batch_size, *args, **kwargs
+                as_dataset(self, x), batch_size, *args, **kwargs
             )
 
     def carrying(self, batches, batch_size=None):
@@ -720,12 +730,15 @@ class FollowEpoch(keras.callbacks.Callback):
         super().__init__()
         self.batches = batches
         self._states = None
+        if keras.backend.backend() == "torch":
+            # On JAX, Keras waits for each batch if a callback has this method.
+            self.on_train_batch_end = self._keep_states
 
     def on_train_batch_begin(self, batch, logs=None):
         if batch == 0 and self._states is not None:
             distribution.set_generator_states(self._states)
 
-    def on_train_batch_end(self, batch, logs=None):
+    def _keep_states(self, batch, logs=None):
         if batch + 1 == len(self.batches):
             self._states = distribution.generator_states()
 
@@ -751,24 +764,38 @@ class OneRun(keras.callbacks.CallbackList):
         super().on_train_end(self._last_logs)
 
 
-def with_dynamic_time(batches):
-    """Returns batches whose length may vary, on TensorFlow as a dataset."""
-    # On TensorFlow, Keras infers the shapes of all batches from the first two.
+def as_dataset(model, batches):
+    """Returns batches of this package as a dataset on TensorFlow, if their
+    length may vary or the model is on one device; others as they are."""
+    if keras.backend.backend() != "tensorflow":
+        return batches
     varies = getattr(batches, "varies_in_time", False)
-    if not varies or keras.backend.backend() != "tensorflow":
+    ours = hasattr(batches, "start_at")
+    if not varies and not (ours and distribution.num_devices(model) == 1):
         return batches
     import tensorflow as tf
 
-    def open_time(array):
-        shape = (array.shape[0], *[None] * (array.ndim - 1))
+    def specification(array):
+        shape = (None, *array.shape)
+        if varies:
+            # Keras would infer the shapes of all batches from the first two.
+            shape = (array.shape[0], *[None] * (array.ndim - 1))
         return tf.TensorSpec(shape, array.dtype)
 
+    def stacks():
+        for begin in range(0, len(batches), _READ_AT_ONCE):
+            end = min(begin + _READ_AT_ONCE, len(batches))
+            some = [batches[index] for index in range(begin, end)]
+            yield tree.map_structure(lambda *arrays: np.stack(arrays), *some)
+
     def items():
-        for index in range(len(batches)):
-            yield batches[index]
+        return map(batches.__getitem__, range(len(batches)))
 
     dataset = tf.data.Dataset.from_generator(
-        items, output_signature=tree.map_structure(open_time, batches[0])
+        items if varies else stacks,
+        output_signature=tree.map_structure(specification, batches[0]),
     )
+    if not varies:
+        dataset = dataset.unbatch()
     known_length = tf.data.experimental.assert_cardinality(len(batches))
     return dataset.apply(known_length).prefetch(tf.data.AUTOTUNE)
