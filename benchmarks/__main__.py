@@ -1,6 +1,7 @@
 """Compares the speed of this package with other implementations.
 
     python -m benchmarks --suite=cpu
+    python -m benchmarks --suite=gpu --out=measured.json
     python -m benchmarks --cases=zaremba_medium,memories --contenders=jax
     python -m benchmarks --show=docs/performance.json
 
@@ -9,9 +10,11 @@ machine affects all of them. Before timing, all must have the same losses with
 the same weights.
 """
 
+import dataclasses
 import json
 import pathlib
 import sys
+import time
 
 from absl import app
 from absl import flags
@@ -28,10 +31,30 @@ flags.DEFINE_list(
     "contenders", None, "Only contenders whose name contains one of these."
 )
 flags.DEFINE_integer("threads", 2, "Threads of each process.", lower_bound=1)
-flags.DEFINE_integer("rounds", 5, "Turns of each contender.", lower_bound=1)
-flags.DEFINE_float("turn", 2.0, "Seconds of a turn.", lower_bound=0.01)
+flags.DEFINE_integer(
+    "rounds", None, "Turns of each contender; by default 5.", lower_bound=1
+)
+flags.DEFINE_float(
+    "turn", None, "Seconds of a turn; by default 2.", lower_bound=0.01
+)
+flags.DEFINE_float("minutes", None, "Leave out cases that would end later.")
+flags.DEFINE_bool("trial", False, "Whether to run once, at tiny sizes.")
 flags.DEFINE_string("out", None, "JSON file for the results.")
 flags.DEFINE_string("show", None, "JSON file to print, without measuring.")
+
+
+# A suite for a card lasts less than eight minutes. On PyTorch, the first
+# steps are not recorded.
+_GPU = {"rounds": 3, "turn": 0.4, "minutes": 7.5, "warm": 110}
+_TRIAL = {"rounds": 1, "turn": 0.01, "warm": 1}
+_TINY = {
+    "batch": 2,
+    "time": 3,
+    "vocabulary": 50,
+    "units": 12,
+    "embedding": 12,
+    "window": 2,
+}
 
 
 def main(argv):
@@ -42,7 +65,17 @@ def main(argv):
         print(report.document(recorded))
         return
     measured = {}
+    settings = {"rounds": 5, "turn": 2.0, "minutes": None, "warm": 0}
+    settings |= _GPU if FLAGS.suite == "gpu" and not FLAGS.cases else {}
+    settings |= _TRIAL if FLAGS.trial else {}
+    given = {name: getattr(FLAGS, name) for name in settings if name != "warm"}
+    settings |= {k: v for k, v in given.items() if v is not None}
+    minutes, begin, longest = settings.pop("minutes"), time.monotonic(), 0
     for name in FLAGS.cases or SUITES[FLAGS.suite]:
+        started = time.monotonic()
+        if minutes and started - begin + longest > 60 * minutes:
+            print(f"\n{name} was left out: {minutes} minutes would pass.")
+            continue
         if name not in CASES:
             raise app.UsageError(
                 f"Unknown case {name}. Cases are {', '.join(CASES)}."
@@ -53,18 +86,19 @@ def main(argv):
             if FLAGS.contenders is None
             or any(part in contender.name for part in FLAGS.contenders)
         ]
+        case = CASES[name]
+        if FLAGS.trial:
+            case = dataclasses.replace(case, **_TINY)
         measured[name] = runner.run(
-            CASES[name],
+            case,
             contenders,
             threads=FLAGS.threads,
-            rounds=FLAGS.rounds,
-            turn=FLAGS.turn,
             log=lambda line: print(line, file=sys.stderr),
+            **settings,
         )
-        recorded = report.record(measured, FLAGS.threads, FLAGS.rounds)
-        print(
-            "\n".join([f"\n{name}", *report.table(CASES[name], measured[name])])
-        )
+        longest = max(longest, time.monotonic() - started)
+        recorded = report.record(measured, FLAGS.threads, settings["rounds"])
+        print("\n".join([f"\n{name}", *report.table(case, measured[name])]))
         if FLAGS.out:
             report.write(FLAGS.out, recorded)
 

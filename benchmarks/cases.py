@@ -1,6 +1,7 @@
 """Cases of the benchmark: sizes, work and contenders."""
 
 import dataclasses
+import functools
 
 import numpy as np
 
@@ -102,17 +103,7 @@ class Case:
 
     def batches(self, steps):
         """Makes inputs and targets, int32 arrays `(steps, batch, time)`."""
-        random = np.random.default_rng(0)
-        shape = (self.batch, steps * self.time + 1)
-        # Realistic word frequencies: embedding gradients have repeated rows.
-        tokens = (random.zipf(1.3, shape) - 1) % self.vocabulary
-        tokens = tokens.astype("int32")
-
-        def cut(rows):
-            rows = rows.reshape(self.batch, steps, self.time)
-            return np.ascontiguousarray(rows.transpose(1, 0, 2))
-
-        return cut(tokens[:, :-1]), cut(tokens[:, 1:])
+        return _batches(steps, self.batch, self.time, self.vocabulary)
 
     def draw(self, shapes):
         """Draws initial weights with shapes in Keras' order."""
@@ -136,3 +127,18 @@ class Case:
             shapes["output_kernel"] = (outputs or size, self.vocabulary)
         shapes["output_bias"] = (self.vocabulary,)
         return dict(zip(shapes, self.draw(shapes.values())))
+
+
+# Drawing takes as long as the steps of a small model on a card.
+@functools.lru_cache(maxsize=4)
+def _batches(steps, batch, time, vocabulary):
+    random = np.random.default_rng(0)
+    # Realistic word frequencies: embedding gradients have repeated rows.
+    tokens = random.zipf(1.3, (batch, steps * time + 1)) - 1
+    tokens = (tokens % vocabulary).astype("int32")
+
+    def cut(rows):
+        rows = rows.reshape(batch, steps, time)
+        return np.ascontiguousarray(rows.transpose(1, 0, 2))
+
+    return cut(tokens[:, :-1]), cut(tokens[:, 1:])

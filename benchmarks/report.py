@@ -14,6 +14,15 @@ from benchmarks.runner import ratios
 from benchmarks.suites import CASES
 
 _LIBRARIES = ("keras", "tensorflow", "jax", "torch")
+# Dense products a second of cards, from their data sheets: of float32 in TF32
+# and of bfloat16.
+_CARDS = {
+    "A100": (156e12, 312e12),
+    "H100 80GB HBM3": (494e12, 989e12),
+    "H100 PCIe": (378e12, 756e12),
+    "H200": (494e12, 989e12),
+    "L40S": (183e12, 362e12),
+}
 
 
 def table(case, results):
@@ -25,6 +34,8 @@ def table(case, results):
     columns += ["tokens a second"]
     if case.flop is not None:
         columns += ["GFLOP/s", "of the peak"]
+        if any(result.card for result in timed.values()):
+            columns += ["of the card"]
     if case.kind == "step":
         columns += ["loaded in s", "first answer in ms", "MB of the file"]
         columns += ["MiB of the process"]
@@ -47,6 +58,8 @@ def table(case, results):
                 f"{case.flop / median / 1e9:.0f}",
                 f"{case.flop / median / result.peak:.0%}",
             ]
+            if "of the card" in columns:
+                cells += [_share(case.flop / median, result)]
         if case.kind == "step":
             cells += _start(result.start)
         else:
@@ -59,6 +72,14 @@ def table(case, results):
         if r.refused is not None
     ]
     return lines
+
+
+def _share(speed, result):
+    """Returns the share of the highest speed of the card, if it is known."""
+    known = [v for k, v in _CARDS.items() if k in (result.card or "")]
+    if not known:
+        return ""
+    return f"{speed / known[0]['bfloat16' in result.contender]:.1%}"
 
 
 def _start(start):
@@ -127,7 +148,9 @@ def document(recorded):
         "peak is the rate of a large matrix product by the same library in the "
         "same process. Memory is the growth of the process beyond the weights, "
         "including compilation. For reading tokens, it is the whole process "
-        "after its first answer, and loading includes the library.",
+        "after its first answer, and loading includes the library. On a card, "
+        "all multiply float32 matrices in TF32, and the share of the card is "
+        "that of its dense TF32 or bfloat16 products.",
     ]
     for name, results in recorded["cases"].items():
         case = CASES[name]

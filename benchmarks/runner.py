@@ -40,15 +40,29 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONWARNINGS": "ignore"},
+            # On a card, a process takes only the memory that it needs.
+            env={
+                **os.environ,
+                "PYTHONWARNINGS": "ignore",
+                "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+                "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+            },
         )
+
+    def send(self, *line):
+        """Sends a command."""
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(json.dumps(line) + "\n")
+            self.process.stdin.flush()
 
     def ask(self, *line):
         """Sends a command and returns the answer; raises `RuntimeError` if the
         process ends."""
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write(json.dumps(line) + "\n")
-            self.process.stdin.flush()
+        self.send(*line)
+        return self.receive()
+
+    def receive(self):
+        """Returns the next answer."""
         answer = self.process.stdout.readline()
         if not answer:
             lines = self.process.stderr.read().strip().splitlines()
@@ -71,6 +85,7 @@ class Result:
         seconds: seconds per step, one number per round.
         peak: operations per second of a large matrix product in the process.
         memory: growth of the process in bytes.
+        card: name of the graphics card, or `None`.
         start: for the kind `"step"`, a dict with the seconds of `loading` and
             of the `first` answer, the peak `memory` of the process until then,
             and the `bytes` of the model's file.
@@ -82,21 +97,31 @@ class Result:
     seconds: list = dataclasses.field(default_factory=list)
     peak: float | None = None
     memory: int | None = None
+    card: str | None = None
     start: dict | None = None
 
 
-def run(case, contenders, threads=2, rounds=5, turn=2.0, log=print):
-    """Times contenders in turns of about `turn` seconds; returns `Result`s."""
+def run(case, contenders, threads=2, rounds=5, turn=2.0, warm=0, log=print):
+    """Times contenders in turns of about `turn` seconds, after `warm` steps;
+    returns `Result`s. With `warm`, contenders start at the same time."""
     workers, results = [], [Result(c.name) for c in contenders]
     try:
         for contender, result in zip(contenders, results):
             log(f"{case.name}: {contender.name} starts")
             worker = Worker(case, contender, threads)
             workers.append(worker)
+            if warm:
+                worker.send("losses", CHECKED_STEPS)
+                continue
             try:
                 if case.kind == "step":
                     result.start = worker.ask("start")
                 result.loss = worker.ask("losses", CHECKED_STEPS)
+            except RuntimeError as error:
+                result.refused = str(error)
+        for worker, result in zip(workers, results) if warm else ():
+            try:
+                result.loss = worker.receive()
             except RuntimeError as error:
                 result.refused = str(error)
         judge(contenders, results)
@@ -107,7 +132,7 @@ def run(case, contenders, threads=2, rounds=5, turn=2.0, log=print):
         ]
         steps = {}
         for worker, result in timed:
-            worker.ask("steps", 2)
+            worker.ask("steps", 2 + warm)
             once = worker.ask("steps", 2) / 2
             steps[result.contender] = max(2, math.ceil(turn / once))
         for index in range(rounds):
@@ -117,6 +142,8 @@ def run(case, contenders, threads=2, rounds=5, turn=2.0, log=print):
                 result.seconds.append(worker.ask("steps", number) / number)
         for worker, result in timed:
             result.memory = worker.ask("memory")
+            if case.kind != "step":
+                result.card = worker.ask("card")
             precision = worker.contender.precision
             dtype = "bfloat16" if precision.endswith("bfloat16") else "float32"
             result.peak = worker.ask("peak", dtype)

@@ -135,6 +135,44 @@ _ASSOCIATIVE = Case(
         "gru_of_keras",
     ),
 )
+# Losses differ by the rounding of TF32.
+_ON_A_CARD = (
+    *(
+        dataclasses.replace(contender, tolerance=0.01)
+        for contender in (
+            Contender("pytorch", "torch"),
+            Contender("pytorch", "torch", "compiled"),
+            Contender("handwritten_jax", "jax"),
+            *_package(),
+        )
+    ),
+)
+_LARGE = Case(
+    "gpu_1024",
+    "Two LSTM layers of 1,024 units, 128 rows of 70 steps",
+    _ON_A_CARD,
+    batch=128,
+    time=70,
+    vocabulary=8_000,
+    units=1024,
+    embedding=400,
+    layers=2,
+)
+
+
+def _zaremba_on_a_card(units, batch):
+    return dataclasses.replace(
+        _LARGE,
+        name=f"gpu_{units}_batch_{batch}",
+        title=f"Two LSTM layers of {units} units, {batch} rows of 35 steps",
+        batch=batch,
+        time=35,
+        vocabulary=10_000,
+        units=units,
+        embedding=units,
+    )
+
+
 _DELTA_RULE = Case(
     "delta_rule_layer",
     "The delta rule alone, forward and backward, of 200 units and 4 heads, 20 "
@@ -376,13 +414,45 @@ CASES = {
     )
 }
 
+# The most telling ones first: the last ones may be left out.
+_GPU = (
+    _LARGE,
+    _zaremba_on_a_card(650, 20),
+    dataclasses.replace(_SMALL, name="gpu_small_update", contenders=_ON_A_CARD),
+    dataclasses.replace(
+        CASES["memories"],
+        name="gpu_memories",
+        contenders=tuple(
+            dataclasses.replace(contender, tolerance=0.01)
+            for contender in (
+                *_pytorch("lstm_3_parts", "key_value_predict"),
+                *_package("lstm_3_parts", "key_value_predict"),
+            )
+        ),
+    ),
+    _zaremba_on_a_card(1500, 20),
+    _zaremba_on_a_card(200, 20),
+    _zaremba_on_a_card(650, 256),
+    dataclasses.replace(
+        CASES["memories"],
+        name="gpu_rows",
+        title="Rows of other papers over the same LSTM",
+        contenders=_package(
+            "lstm", "rm_tm_gated", "attentive_combined", tolerance=0.01
+        ),
+    ),
+    dataclasses.replace(_ASSOCIATIVE, name="gpu_associative_layer"),
+)
+CASES |= {case.name: case for case in _GPU}
+_ON_CARDS = tuple(case.name for case in _GPU)
+
 _SERVING = tuple(
     name
     for name, case in CASES.items()
     if any(c.peer in ("exported", "requests") for c in case.contenders)
 )
 SUITES = {
-    "cpu": tuple(name for name in CASES if name not in _SERVING),
-    "gpu": tuple(name for name in CASES if name not in (*_SERVING, "input")),
+    "cpu": tuple(name for name in CASES if name not in _SERVING + _ON_CARDS),
+    "gpu": _ON_CARDS,
     "serving": _SERVING,
 }

@@ -4,9 +4,9 @@
         SIZES
 
 SIZES is a JSON object of sizes of the case. Each input line is a JSON list of a
-name and its arguments: `losses N`, `steps N`, `peak DTYPE`, `memory` or, before
-the others, `start`. Each output line is an answer: a number, or a dict for
-`start`.
+name and its arguments: `losses N`, `steps N`, `peak DTYPE`, `memory`, `card`
+or, before the others, `start`. Each output line is an answer: a number, a name
+for `card`, or a dict for `start`.
 """
 
 import dataclasses
@@ -69,6 +69,11 @@ def main():
     os.dup2(2, 1)
     from benchmarks.suites import CASES
 
+    if backend == "torch":
+        import torch
+
+        # As JAX and TensorFlow do by default.
+        torch.backends.cuda.matmul.allow_tf32 = True
     case = dataclasses.replace(CASES[name], **json.loads(sizes))
     started = time.perf_counter()
     module = importlib.import_module(f"benchmarks.peers.{peer}")
@@ -89,11 +94,17 @@ def main():
             "bytes": getattr(contender, "bytes", None),
         }
 
+    def card():
+        from memlm_keras.experiments import process
+
+        return next(iter(process.accelerators(backend)), None)
+
     known = {
         "start": start,
         "losses": contender.losses,
         "steps": seconds_of,
         "memory": lambda: most_memory() - begin,
+        "card": card,
         "peak": lambda dtype: peak(contender, dtype),
     }
     for line in sys.stdin:

@@ -85,12 +85,17 @@ class Contender:
 class Trained(Contender):
     """A language model in the usual training loop."""
 
-    def __init__(self, case, memory, precision):
+    def __init__(self, case, memory, precision, compiled=False):
         super().__init__(case)
         self.precision = precision
         self.model = Model(case, memory)
         self.model.load(case)
         self.model.to(self.device)
+        self.run = self.model
+        if compiled:
+            # Without a card, what is tried is that it runs.
+            engine = "inductor" if self.device == "cuda" else "eager"
+            self.run = torch.compile(self.model, backend=engine)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1.0)
         self.state = self.model.begin(case.batch)
 
@@ -101,7 +106,7 @@ class Trained(Contender):
         if self.precision == "mixed_bfloat16":
             cast = torch.autocast(self.device, torch.bfloat16)
         with cast:
-            logits, self.state = self.model(inputs, self.state)
+            logits, self.state = self.run(inputs, self.state)
             loss = nn.functional.cross_entropy(
                 logits.view(-1, self.case.vocabulary), targets.view(-1)
             )
@@ -189,10 +194,11 @@ def make(case, variant, precision):
         layer = AssociativeGRU(case)
         layer.permute(_permutations(case))
         return LayerAlone(case, layer)
-    memory = None if variant == "plain" else MEMORIES[variant](case)
+    plain = variant in ("plain", "compiled")
+    memory = None if plain else MEMORIES[variant](case)
     if case.kind == "step":
         return Streamed(case, memory)
-    return Trained(case, memory, precision)
+    return Trained(case, memory, precision, variant == "compiled")
 
 
 def _permutations(case):

@@ -212,6 +212,46 @@ with mock.patch.object(runner, "run", autospec=True, return_value=results):
     assert "| pytorch torch | 100.0 | 1.00 |" in printed
 
 
+def test_a_trial_of_the_suite_for_cards():
+    """Tiny, and within a budget of time that ends with the first case."""
+    told = subprocess.run(
+        [
+            *(sys.executable, "-m", "benchmarks", "--suite=gpu", "--trial"),
+            *("--cases=gpu_1024,gpu_memories", "--minutes=0.001"),
+            *("--contenders=pytorch", "--threads=1"),
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert told.returncode == 0, told.stderr
+    for name in ("pytorch torch", "pytorch torch compiled"):
+        assert f"| {name} | " in told.stdout
+    assert "gpu_memories was left out: 0.001 minutes" in told.stdout
+
+
+def test_the_share_of_a_card():
+    case = suites.CASES["gpu_1024"]
+    results = [
+        Result(name, 3.0, None, [0.1], 1e13, card=card)
+        for name, card in [
+            ("pytorch torch", "NVIDIA H100 80GB HBM3"),
+            ("package jax mixed_bfloat16", "NVIDIA H100 80GB HBM3"),
+            ("package jax", "another"),
+        ]
+    ]
+    lines = report.table(case, results)
+    assert lines[0].count("of the card") == 1
+    speed = case.flop / 0.1
+    for line, peak in zip(lines[2:], (494e12, 989e12)):
+        assert f"| {speed / peak:.1%} |" in line
+    assert "|  |" in lines[4]
+    assert {c.name for c in case.contenders} >= {
+        "pytorch torch compiled",
+        "handwritten_jax jax",
+        *(f"package {backend}" for backend in suites.BACKENDS),
+    }
+
+
 def test_contenders_of_a_growth():
     window = growth.GROWTH["window"]
     assert window.at(128).window == 128
