@@ -56,7 +56,9 @@ def test_verbose_0_prints_results_alone(memlm, folder):
         told = memlm("train", *preset, *flags, "--epochs=1", "--nocompare")
         assert told.status == 0 and not told.err, told
         first, *results, last = told.out.splitlines()
-        assert first.startswith("validation ") and last.startswith("All results")
+        assert first.startswith("validation ") and last.startswith(
+            "All results"
+        )
         kinds = ("test", "cache", "dynamic")
         assert all(line.startswith(kinds) for line in results)
         run = last.split()[-1]

@@ -1,45 +1,28 @@
 import keras
 import numpy as np
 import pytest
+from language_models import VOCABULARY
+from language_models import V
 from language_models import array
 from language_models import close
+from language_models import make
 from language_models import stepped
+from language_models import tokens_of
 from scipy.special import softmax
 
 import memlm_keras
 from memlm_keras import Ensemble
-from memlm_keras import LanguageModel
 from memlm_keras.data import Batches
-from memlm_keras.data import Vocabulary
-from memlm_keras.memory import KeyValuePredict
 from memlm_keras.mixtures import NeuralCache
 
 pytestmark = pytest.mark.backend
 
-V = 9
-
-
-def make(layer, memory=None, mixture=None, vocabulary_size=V):
-    return LanguageModel(
-        vocabulary_size,
-        4,
-        [layer],
-        memory,
-        initializer=keras.initializers.RandomUniform(-0.8, 0.8),
-        mixture=mixture,
-    )
-
 
 def members():
     return [
-        make(keras.layers.LSTM(6), KeyValuePredict(2)),
-        make(keras.layers.GRU(5), mixture=NeuralCache(3, 0.5, 0.3)),
+        make(),
+        make("gru_rnn", "none", mixture=NeuralCache(3, 0.5, 0.3)),
     ]
-
-
-def text(rows, time, seed=0):
-    random = np.random.default_rng(seed)
-    return random.integers(V, size=(rows, time)).astype("int32")
 
 
 def probabilities(model, tokens):
@@ -48,7 +31,7 @@ def probabilities(model, tokens):
 
 @pytest.mark.backend("torch")
 def test_it_is_the_mean_of_the_probabilities():
-    models, tokens = members(), text(2, 7)
+    models, tokens = members(), tokens_of(2, 7)
     ensemble = Ensemble(models)
     by_hand = np.mean([probabilities(m, tokens) for m in models], axis=0)
     np.testing.assert_allclose(
@@ -58,7 +41,7 @@ def test_it_is_the_mean_of_the_probabilities():
 
 
 def test_it_streams_and_is_saved(reloaded):
-    ensemble, tokens = Ensemble(members()), text(2, 7)
+    ensemble, tokens = Ensemble(members()), tokens_of(2, 7)
     whole = array(ensemble(tokens))
     found, state = stepped(ensemble, tokens)
     close(found, whole)
@@ -74,7 +57,7 @@ def test_it_streams_and_is_saved(reloaded):
 @pytest.mark.backend("torch")
 def test_its_perplexity_is_that_of_the_averaged_probabilities():
     models = members()
-    tokens = text(1, 40)[0]
+    tokens = tokens_of(1, 40)[0]
     batches = Batches(tokens, batch_size=1, segment_length=6)
     ensemble = Ensemble(models)
     result = memlm_keras.evaluation.perplexity(ensemble, batches, verbose=0)
@@ -92,10 +75,9 @@ def test_its_perplexity_is_that_of_the_averaged_probabilities():
 @pytest.mark.backend("tensorflow")
 def test_it_is_served(tmp_path):
     tf = pytest.importorskip("tensorflow")
-    ensemble, tokens = Ensemble(members()), text(2, 5)
-    vocabulary = Vocabulary([f"word_{index}" for index in range(V - 2)])
+    ensemble, tokens = Ensemble(members()), tokens_of(2, 5)
     path = tmp_path / "ensemble" / "1"
-    memlm_keras.serving.export(ensemble, path, vocabulary, top_k=3)
+    memlm_keras.serving.export(ensemble, path, VOCABULARY, top_k=3)
     served = tf.saved_model.load(str(path)).signatures["serving_default"]
     found = served(token_ids=tf.constant(tokens))["log_probabilities"]
     np.testing.assert_allclose(
@@ -106,13 +88,13 @@ def test_it_is_served(tmp_path):
 @pytest.mark.backend("torch")
 def test_wrong_members():
     one = members()[0]
-    other = make(keras.layers.LSTM(3), vocabulary_size=V + 1)
+    other = make(vocabulary_size=V + 1)
     for models, message in (
         ([], "at least one language model"),
         (one, "must be a list"),
         ([one, keras.layers.Dense(2)], "must hold instances.*Dense"),
         ([one, one], "the same one twice"),
-        ([one, other], r"one vocabulary. Received: .*\[9, 10\]"),
+        ([one, other], r"one vocabulary. Received: .*\[23, 24\]"),
     ):
         with pytest.raises(ValueError, match=message):
             Ensemble(models)

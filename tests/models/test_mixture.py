@@ -2,15 +2,17 @@
 
 import keras
 import keras_nlp
+import language_models
 import numpy as np
 import pytest
+from language_models import V
 from language_models import array
 from language_models import close
 from language_models import stepped
+from language_models import tokens_of
 from scipy.special import softmax
 
 import memlm_keras
-from memlm_keras import LanguageModel
 from memlm_keras.data import Batches
 from memlm_keras.heads import OutputProjection
 from memlm_keras.heads import projection
@@ -22,19 +24,9 @@ from references.merity2017 import pointer_sentinel
 
 pytestmark = pytest.mark.backend
 
-V = 13
 
-
-def make(mixture=None, memory=None, head=None):
-    return LanguageModel(
-        V,
-        5,
-        [keras.layers.LSTM(6)],
-        memory,
-        initializer=keras.initializers.RandomUniform(-0.5, 0.5),
-        mixture=mixture,
-        head=head,
-    )
+def make(mixture=None, memory="none", **arguments):
+    return language_models.make("lstm", memory, mixture=mixture, **arguments)
 
 
 def pointer():
@@ -48,15 +40,15 @@ def cache():
 every_mixture = pytest.mark.parametrize("mixture", [pointer, cache])
 
 
-def text(length=60, seed=0):
-    return np.random.default_rng(seed).integers(V, size=length).astype("int32")
+def text(length=60):
+    return tokens_of(1, length)[0]
 
 
 @pytest.mark.backend(one_in=2)
 @every_mixture
-@pytest.mark.parametrize("memory", [None, KeyValuePredict(2)])
+@pytest.mark.parametrize("memory", ["none", "key_value_predict"])
 def test_one_token_at_a_time_equals_the_whole_text(mixture, memory, reloaded):
-    model = make(mixture(), memory and KeyValuePredict(2))
+    model = make(mixture(), memory)
     tokens = text(18).reshape(2, 9)
     whole = array(model(tokens))
     np.testing.assert_allclose(np.exp(whole).sum(-1), 1.0, rtol=1e-5)
@@ -116,8 +108,8 @@ def test_attention_is_the_mixtures_where_no_memory_attends(mixture):
     weights = model.attention(text(10)[None])
     memory = {"PointerSentinel": 4, "NeuralCache": 5}
     assert weights.shape == (1, 10, memory[type(model.mixture).__name__])
-    both = make(mixture(), KeyValuePredict(2))
-    assert both.attention(text(10)[None]).shape == (1, 10, 2)
+    both = make(mixture(), "key_value_predict")
+    assert both.attention(text(10)[None]).shape == (1, 10, 3)
 
 
 def test_a_copy_with_a_cache_leaves_the_model_as_it_was():
