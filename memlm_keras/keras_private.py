@@ -1,4 +1,4 @@
-"""The functions of Keras without a public name that this package uses.
+"""The private functions of Keras that this package uses.
 
 Tested with Keras 3.15. Any later version may rename or remove them.
 """
