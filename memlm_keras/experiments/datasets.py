@@ -6,15 +6,7 @@ import pathlib
 import re
 
 import memlm_keras as memlm
-from memlm_keras.experiments.options import AUTOENCODER
-from memlm_keras.experiments.options import CLASSIFIER
-from memlm_keras.experiments.options import PAIRS
-from memlm_keras.experiments.options import TEXTS
-from memlm_keras.experiments.options import MissingTextError
-from memlm_keras.experiments.options import UsageError
-from memlm_keras.experiments.options import nearest
-from memlm_keras.experiments.options import split_paths
-from memlm_keras.experiments.options import wrong_use
+from memlm_keras.experiments import options
 
 _SPLITS = (("train",), ("valid", "validation", "dev"), ("test",))
 _TREEBANK = ("train", "dev", "test")
@@ -31,7 +23,9 @@ class Dataset:
         # Whether lines with several sentences are split into sentences.
         self.sentences = sentences
         self.reading = dict(reading or {})
-        self.paths = [pathlib.Path(part) for part in split_paths(self.name)]
+        self.paths = [
+            pathlib.Path(part) for part in options.split_paths(self.name)
+        ]
         self._check()
 
     @property
@@ -51,7 +45,7 @@ class Dataset:
         """Three lists of the training, validation and test files of a treebank;
         `None` if the dataset is not a treebank."""
         folder = self.paths[0]
-        named = self.name in TEXTS or self.kind == CLASSIFIER
+        named = self.name in options.TEXTS or self.kind == options.CLASSIFIER
         if len(self.paths) > 1 or named or not folder.is_dir():
             return None
         files = sorted(folder.glob("*.conllu"))
@@ -65,7 +59,7 @@ class Dataset:
             for split in _TREEBANK
         ]
         if len(names) > 1 or not all(paths):
-            raise UsageError(
+            raise options.UsageError(
                 f"dataset={folder} must hold one treebank, as files "
                 "NAME-ud-train.conllu, NAME-ud-dev.conllu and "
                 "NAME-ud-test.conllu, or the same without NAME-ud-. Received: "
@@ -77,12 +71,12 @@ class Dataset:
         """Loads the corpus; takes vocabulary and labels from the training text
         where they are `None`. If `whole`, a single file of pairs is the test
         set and is not split."""
-        with wrong_use():
+        with options.wrong_use():
             corpus = self._load(vocabulary, labels, whole)
         lines = self.reading.get("training_lines")
         if lines is not None:
             corpus = corpus.with_first_lines(lines)
-        if self.kind != CLASSIFIER and self.name not in TEXTS:
+        if self.kind != options.CLASSIFIER and self.name not in options.TEXTS:
             _describe(corpus, vocabulary is None)
         return corpus
 
@@ -92,9 +86,9 @@ class Dataset:
         if vocabulary is None:
             words = self._given("vocabulary_size", "minimum_count")
         words["data_dir"] = self.reading.get("data_dir")
-        if self.kind == CLASSIFIER:
+        if self.kind == options.CLASSIFIER:
             words |= self._given("lowercase", "tokenize")
-            if self.name in PAIRS:
+            if self.name in options.PAIRS:
                 return data.load_pairs(self.name, labels=labels, **words)
             paths = self.paths if len(self.paths) > 1 else self.paths[0]
             whole = whole and len(self.paths) == 1 and paths.is_file()
@@ -112,11 +106,11 @@ class Dataset:
         if self.name == "cbt":
             train_on = self.reading.get("cbt_train_on", "books")
             return data.load_cbt(train_on, **words)
-        if self.name in TEXTS:
+        if self.name in options.TEXTS:
             corpus = data.load(self.name, sentences=self.sentences, **words)
             own = corpus.vocabulary.tokens
             if vocabulary is not None and own != vocabulary.tokens:
-                raise UsageError(
+                raise options.UsageError(
                     f"dataset={self.name} has a vocabulary of its own, which "
                     "is not the model's. Give --dataset=FILE."
                 )
@@ -134,45 +128,50 @@ class Dataset:
         return memlm.data.load_text(*paths, **words)
 
     def _check(self):
-        classifies = self.kind == CLASSIFIER
-        corpora = PAIRS if classifies else TEXTS
+        classifies = self.kind == options.CLASSIFIER
+        corpora = options.PAIRS if classifies else options.TEXTS
         wrong = [] if self.name == "cbt" else ["cbt_train_on"]
         if self.name in corpora or self.treebank:
             wrong += ["document_start", "tokenize"]
-            if self.name in TEXTS and self.name != "cbt" and not classifies:
+            if (
+                self.name in options.TEXTS
+                and self.name != "cbt"
+                and not classifies
+            ):
                 wrong.append("minimum_count")
         else:
             missing = [str(path) for path in self.paths if not path.exists()]
             if missing:
-                raise MissingTextError(
+                raise options.MissingTextError(
                     f"There is no file, folder or corpus {missing[0]}; corpora "
-                    f"are {', '.join(corpora)}.{nearest(missing[0], corpora)}"
+                    f"are {', '.join(corpora)}."
+                    f"{options.nearest(missing[0], corpora)}"
                 )
             suffixes = {*memlm.data.pair_corpora.SUFFIXES} - {".txt"}
             tables = [p for p in self.paths if p.suffix.lower() in suffixes]
             for path in self.paths:
                 if not (path.is_file() or path.is_dir()):
-                    raise UsageError(
+                    raise options.UsageError(
                         f"{path} is a pipe or a device, and a text is read "
                         "several times. Save it to a file first."
                     )
             if classifies:
                 wrong.append("data_dir")
             elif tables:
-                raise UsageError(
+                raise options.UsageError(
                     f"{tables[0]} is a table, and a language model is trained "
                     "on running text. Pairs of sentences with labels train a "
                     "classifier: memlm train weissenborn2016/gru_shared "
                     f"--dataset={tables[0]}"
                 )
             if len(self.paths) not in (1, 3):
-                raise UsageError(
+                raise options.UsageError(
                     "dataset must be one path, or three separated by commas: "
                     "for training, validation and test. Received: "
                     f"{self.name}"
                 )
         for option in self._given(*wrong):
-            raise UsageError(
+            raise options.UsageError(
                 f"{option} cannot be given for dataset={self.name}, which is "
                 "always read in the same way."
             )
@@ -196,7 +195,7 @@ def _find_splits(path):
         return None
     for names, paths in zip(_SPLITS, matches):
         if not paths:
-            raise UsageError(
+            raise options.UsageError(
                 f"dataset={path} must hold {names[0]}.txt, or a folder "
                 f"{names[0]} of documents, as it holds other splits."
             )
@@ -208,7 +207,7 @@ def _find_splits(path):
 
 def reads_sentences(preset):
     """Returns whether a preset's model reads each sentence separately."""
-    return preset["kind"] == AUTOENCODER or preset["data"].get(
+    return preset["kind"] == options.AUTOENCODER or preset["data"].get(
         "sentences", False
     )
 
@@ -217,7 +216,7 @@ def has_documents(corpus, required=False):
     """Returns whether a corpus has documents; if `required`, raises if not."""
     has = corpus.train.document_starts is not None
     if required and not has:
-        raise UsageError(
+        raise options.UsageError(
             "documents needs a corpus that says where they begin; "
             f"{corpus.name} does not. Give --document_start, or a folder of "
             "documents."
@@ -262,7 +261,7 @@ def require_counts(experiment, asked):
     """Raises `UsageError` if `--compare` is given but not possible."""
     corpus = experiment.corpus
     if asked.get("compare") and not can_be_counted(corpus):
-        raise UsageError(
+        raise options.UsageError(
             "--compare counts words, for which the end of a sentence must have "
             f"the id 0. Received: the id {corpus.vocabulary.end_of_sentence_id}"
             f", as the vocabulary of preset={experiment.preset_name} has it"

@@ -12,33 +12,22 @@ import memlm_keras as memlm
 from memlm_keras import files
 from memlm_keras import registry
 from memlm_keras.experiments import measurements
+from memlm_keras.experiments import options
 from memlm_keras.experiments import process
 from memlm_keras.experiments.datasets import Dataset
 from memlm_keras.experiments.datasets import evaluation_batches
 from memlm_keras.experiments.datasets import reads_sentences
 from memlm_keras.experiments.names import find_preset
-from memlm_keras.experiments.options import AUTOENCODER
-from memlm_keras.experiments.options import CLASSIFIER
-from memlm_keras.experiments.options import KNESER_NEY
-from memlm_keras.experiments.options import LANGUAGE_MODEL
-from memlm_keras.experiments.options import MEASURING
-from memlm_keras.experiments.options import OVERRIDES
-from memlm_keras.experiments.options import READING
-from memlm_keras.experiments.options import MissingTextError
-from memlm_keras.experiments.options import NoUseError
-from memlm_keras.experiments.options import UsageError
-from memlm_keras.experiments.options import read_options
-from memlm_keras.experiments.options import wrong_use
 from memlm_keras.experiments.run_folder import CONFIG
 from memlm_keras.experiments.run_folder import RunFolder
 from memlm_keras.presets import Measure
 
 # Module and class of the experiment for each kind of model.
 _CLASSES = {
-    LANGUAGE_MODEL: ("language_model", "LanguageModelExperiment"),
-    CLASSIFIER: ("pairs", "ClassifierExperiment"),
-    AUTOENCODER: ("pairs", "AutoencoderExperiment"),
-    KNESER_NEY: ("ngram_model", "NgramExperiment"),
+    options.LANGUAGE_MODEL: ("language_model", "LanguageModelExperiment"),
+    options.CLASSIFIER: ("pairs", "ClassifierExperiment"),
+    options.AUTOENCODER: ("pairs", "AutoencoderExperiment"),
+    options.KNESER_NEY: ("ngram_model", "NgramExperiment"),
 }
 
 
@@ -101,7 +90,7 @@ class Experiment:
         found = find_preset(preset)
         if cls is Experiment:
             if found.kind not in _CLASSES:
-                raise UsageError(
+                raise options.UsageError(
                     f"No experiment trains a {found.kind}, such as {found.name}"
                     f". Kinds of models are {', '.join(_CLASSES)}."
                 )
@@ -126,8 +115,8 @@ class Experiment:
         self.run_folder = run_folder
         self.preset_name = self._found.name
         self.seed = int(seed)
-        self.overrides = read_options(
-            OVERRIDES.values(), overrides, kind=self.kind
+        self.overrides = options.read_options(
+            options.OVERRIDES.values(), overrides, kind=self.kind
         )
         self.preset = self._make_preset()
         self.dataset = Dataset(
@@ -136,7 +125,7 @@ class Experiment:
             sentences=reads_sentences(self.preset),
             reading={
                 option.name: self.overrides[option.name]
-                for option in READING
+                for option in options.READING
                 if option.name in self.overrides
             },
         )
@@ -291,7 +280,7 @@ class Experiment:
         """Checks arguments of `run` before it reads a text; returns the
         converted `measures`, or raises `UsageError`."""
         if devices is not None and "distribution" not in self.overrides:
-            raise UsageError(
+            raise options.UsageError(
                 "devices needs --distribution=data_parallel. Received: "
                 f"devices={devices}"
             )
@@ -299,7 +288,7 @@ class Experiment:
             from memlm_keras.experiments import figures
 
             figures.check_pictures(self, pictures)
-        return read_options(MEASURING, measures, self.kind)
+        return options.read_options(options.MEASURING, measures, self.kind)
 
     def check_measures(self, measures):
         """Raises `UsageError` for measures that do not apply to the model or
@@ -307,7 +296,7 @@ class Experiment:
         for measurement in measurements.MEASUREMENTS:
             asked = any(option in measures for option in measurement.needs)
             if asked and measurement.check:
-                with wrong_use():
+                with options.wrong_use():
                     measurement.check(self, measures)
 
     def run(
@@ -385,7 +374,7 @@ class Experiment:
             kind = None if is_of_1_0 else self.kind
             with scope:
                 # An invalid size raises before `config.json` is written.
-                with wrong_use():
+                with options.wrong_use():
                     made = self.make() if self.is_trained else None
                 run_folder.write_config(settings, self.recipe, kind, command)
                 if made is None:
@@ -439,7 +428,7 @@ class Experiment:
         try:
             with files.hold(folder):
                 yield
-        except UsageError:
+        except options.UsageError:
             # `rmdir` fails if the folder has files.
             with contextlib.suppress(OSError):
                 pathlib.Path(folder).rmdir()
@@ -480,7 +469,7 @@ class Experiment:
         """Returns the model of a finished run's last epoch."""
         folder = self.run_folder
         if not folder.checkpoint.exists():
-            raise UsageError(
+            raise options.UsageError(
                 f"--test_last needs the weights of the last epoch in "
                 f"{folder.checkpoint}, which does not exist."
             )
@@ -497,7 +486,7 @@ class Experiment:
         if "distribution" not in self.overrides:
             return contextlib.nullcontext()
         process.import_keras()
-        with wrong_use():
+        with options.wrong_use():
             return memlm.training.data_parallel(devices)
 
     def _measure_more(self, model, measures, verbose):
@@ -595,7 +584,7 @@ class Experiment:
             if f"The checkpoint {folder.checkpoint}" not in str(error):
                 raise
             what = str(error).partition(" Resume with ")[0]
-            raise UsageError(
+            raise options.UsageError(
                 f"{what} A default of {self.preset_name} may have changed (see "
                 "CHANGELOG.md): give the old value by its flag, which starts "
                 "another run, or --overwrite to start this one again."
@@ -609,11 +598,11 @@ def read_preset(name, overrides):
     row = registry.find(name)[1]
     for size in ("window", "key", "l2", "output_bias", "num_sampled"):
         if size in sizes and getattr(row, size, None) is None:
-            raise NoUseError(
+            raise options.NoUseError(
                 size,
                 f"{name} has no {size}. Received: {size}={sizes[size]}",
             )
-    with wrong_use():
+    with options.wrong_use():
         preset = registry.get(name, **sizes)
     if "dropout" in overrides:
         _set_dropout(preset["model"], overrides["dropout"])
@@ -647,7 +636,7 @@ def name_parts(overrides):
     """Returns the parts of a run folder's name for the overrides."""
     parts = []
     for name, value in overrides.items():
-        label = OVERRIDES[name].label
+        label = options.OVERRIDES[name].label
         if label is None:
             text = f"{value:g}" if isinstance(value, float) else value
             parts.append(f"{name}{text}")
@@ -662,7 +651,7 @@ def experiment_of(folder, **changes):
     try:
         own = None if changes else folder
         return Experiment(**{**recipe, **changes}, run_folder=own)
-    except MissingTextError:
+    except options.MissingTextError:
         if "dataset" in changes:
             raise
         message = (
@@ -670,16 +659,16 @@ def experiment_of(folder, **changes):
             "config.json says, and is not there now. Put it back"
         )
         # An n-gram model is counted again, so it needs its own text.
-        if folder.kind != KNESER_NEY:
+        if folder.kind != options.KNESER_NEY:
             message += (
                 ", or say where it is: memlm evaluate "
                 f"{shlex.quote(str(folder.path))} --dataset=NEWPATH"
             )
-        raise UsageError(message) from None
-    except UsageError as error:
+        raise options.UsageError(message) from None
+    except options.UsageError as error:
         if changes:
             raise
-        raise UsageError(
+        raise options.UsageError(
             f"The settings in {folder.path / CONFIG} are refused: {error}"
         ) from None
 
@@ -688,7 +677,7 @@ def reopen(folder):
     """Returns the experiment of a run; raises if its text has changed."""
     experiment = experiment_of(folder)
     if folder.settings().get("corpus") != experiment.corpus.fingerprint:
-        raise UsageError(
+        raise options.UsageError(
             f"The text at {experiment.dataset.name} has changed since "
             f"{folder.path} was trained."
         )

@@ -7,10 +7,8 @@ import numpy as np
 
 import memlm_keras as memlm
 from memlm_keras import files
+from memlm_keras.experiments import options
 from memlm_keras.experiments.datasets import evaluation_batches
-from memlm_keras.experiments.options import UsageError
-from memlm_keras.experiments.options import nearest
-from memlm_keras.experiments.options import wrong_use
 from memlm_keras.experiments.tables import report
 
 MEAN_ATTENTION, CURVE = "mean_attention.csv", "curve.png"
@@ -42,23 +40,25 @@ def check_pictures(experiment, pictures):
         ("conllu", "dependencies"),
     ):
         if option in pictures and analysis_name not in names:
-            raise UsageError(f"{option} needs analyses={analysis_name}.")
+            raise options.UsageError(
+                f"{option} needs analyses={analysis_name}."
+            )
     if "sentence" in pictures and not pictures["sentence"].split():
-        raise UsageError("sentence must hold at least one word.")
+        raise options.UsageError("sentence must hold at least one word.")
     if ("premise" in pictures) != ("hypothesis" in pictures):
-        raise UsageError("premise and hypothesis go together.")
+        raise options.UsageError("premise and hypothesis go together.")
     if not names:
         return
     memory = experiment.preset.get("model", {}).get("memory")
     if memory is None or "Bidirectional" in memory["class_name"]:
-        raise UsageError(
+        raise options.UsageError(
             "analyses need a model with a memory that attends to earlier "
             "tokens, such as tran2016/rm_tm_gated. Received: "
             f"preset={experiment.preset_name}"
         )
     window = memory["config"].get("window", _NEAREST)
     if "pairs" in names and window < _NEAREST:
-        raise UsageError(
+        raise options.UsageError(
             f"analyses=pairs needs a window of at least {_NEAREST}. Received: "
             f"window={window}"
         )
@@ -71,9 +71,9 @@ def analyses_of(pictures):
     names = [n for n in pictures.get("analyses", "").split(",") if n]
     for name in names:
         if name not in ANALYSES:
-            raise UsageError(
+            raise options.UsageError(
                 f"analyses must list some of {', '.join(ANALYSES)}. Received: "
-                f"{name!r}.{nearest(name, ANALYSES)}"
+                f"{name!r}.{options.nearest(name, ANALYSES)}"
             )
     return names
 
@@ -345,14 +345,14 @@ def _parses(experiment, pictures):
     if "conllu" in pictures:
         paths = [pathlib.Path(pictures["conllu"])]
         if not paths[0].is_file():
-            raise UsageError(f"There is no file conllu={paths[0]}.")
+            raise options.UsageError(f"There is no file conllu={paths[0]}.")
     elif treebank is not None:
         paths = treebank[-1]
     else:
-        raise UsageError(
+        raise options.UsageError(
             "analyses=dependencies needs a treebank as dataset, or conllu, a "
             "file of parsed sentences such as de_gsd-ud-test.conllu."
         )
     read = memlm.analysis.read_conllu
-    with wrong_use():
+    with options.wrong_use():
         return paths[0].stem, [each for path in paths for each in read(path)]

@@ -12,6 +12,7 @@ from memlm_keras import trained
 from memlm_keras.experiments import comparison
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import measurements
+from memlm_keras.experiments import options
 from memlm_keras.experiments.datasets import evaluation_batches
 from memlm_keras.experiments.datasets import reads_documents
 from memlm_keras.experiments.datasets import reads_sentences
@@ -19,9 +20,6 @@ from memlm_keras.experiments.datasets import sentence_batches
 from memlm_keras.experiments.datasets import smoothing_of
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import read_preset
-from memlm_keras.experiments.options import LANGUAGE_MODEL
-from memlm_keras.experiments.options import NoUseError
-from memlm_keras.experiments.options import UsageError
 from memlm_keras.presets.rows import serialized
 
 # Papers with an evaluation protocol of their own, which is reported too.
@@ -46,7 +44,7 @@ _FURTHER_OPTIONS = set(
 class LanguageModelExperiment(Experiment):
     """A language model of continuous text, documents or sentences."""
 
-    kind = LANGUAGE_MODEL
+    kind = options.LANGUAGE_MODEL
 
     def _make_preset(self):
         name, overrides = self.preset_name, self.overrides
@@ -128,7 +126,7 @@ class LanguageModelExperiment(Experiment):
             **_dropout_of(self.overrides),
         )
         if not model.causal:
-            raise UsageError(
+            raise options.UsageError(
                 f"{self.preset_name} reads text from both sides; only causal "
                 "models are trained further."
             )
@@ -170,7 +168,7 @@ class LanguageModelExperiment(Experiment):
         name = self.preset_name
         paper, row = registry.find(name)[0], name.partition("/")[2]
         if paper.matched_to is None:
-            raise UsageError(
+            raise options.UsageError(
                 f"match_parameters: {paper.citation} has no row whose size the "
                 f"others have. Received: preset={name}"
             )
@@ -340,20 +338,22 @@ def _preset_of_trained(name, folder, overrides):
     """Returns the preset that trains a trained model further, with the
     optimizer and schedule of `memlm/small`."""
     kind = trained.read_metadata(folder)["kind"]
-    if kind != LANGUAGE_MODEL:
-        raise UsageError(
+    if kind != options.LANGUAGE_MODEL:
+        raise options.UsageError(
             f"{name} is a trained {kind}; only language models are trained "
             "further."
         )
     for option in overrides.keys() - _FURTHER_OPTIONS:
-        raise NoUseError(
+        raise options.NoUseError(
             option,
             f"{name} is a trained model and keeps its sizes and vocabulary. "
             f"Received: {option}={overrides[option]}",
         )
     model = trained.read_config(folder)
     if model.pop("vocabulary", None) is None:
-        raise UsageError(f"{name} has no vocabulary, so it reads no text.")
+        raise options.UsageError(
+            f"{name} has no vocabulary, so it reads no text."
+        )
     preset = registry.get(_OWN)
     _change_training(preset, overrides)
     preset["optimizer"]["config"]["learning_rate"] = _FURTHER_RATE
@@ -399,7 +399,7 @@ def _change_training(preset, overrides):
     given = {n: overrides[n] for n in schedules if overrides.get(n)}
     if len(given) > 1:
         received = " and ".join(f"{n}={value}" for n, value in given.items())
-        raise UsageError(
+        raise options.UsageError(
             "linear_decay, halve_after and halve: give one of them. Received: "
             f"{received}"
         )
@@ -453,7 +453,7 @@ def _change_smoothing(name, preset, overrides):
     smoothing = smoothing_of(preset["model"])
     if "rate" in overrides:
         if not (noise or smoothing):
-            raise NoUseError(
+            raise options.NoUseError(
                 "rate",
                 "rate needs a smoothed or a noised model. Received: "
                 f"preset={name}",
@@ -462,7 +462,7 @@ def _change_smoothing(name, preset, overrides):
             config["rate"] = overrides["rate"]
     if "other_words" in overrides:
         if not smoothing or smoothing["scheme"] != "kneser_ney":
-            raise NoUseError(
+            raise options.NoUseError(
                 "other_words",
                 "other_words is for Kneser-Ney smoothing, such as "
                 f"kong2019/vs_kneser_ney_512. Received: preset={name}",
@@ -473,7 +473,7 @@ def _change_smoothing(name, preset, overrides):
 def _add_memory(name, model, window):
     """Adds a key-value-predict memory above the recurrent layers."""
     if model.get("memory") is not None:
-        raise NoUseError(
+        raise options.NoUseError(
             "memory",
             f"memory needs a preset without one. Received: preset={name}",
         )

@@ -8,11 +8,7 @@ from typing import NamedTuple
 from memlm_keras import presets
 from memlm_keras import registry
 from memlm_keras import trained
-from memlm_keras.experiments.options import KNESER_NEY
-from memlm_keras.experiments.options import LANGUAGE_MODEL
-from memlm_keras.experiments.options import UsageError
-from memlm_keras.experiments.options import nearest
-from memlm_keras.experiments.options import wrong_use
+from memlm_keras.experiments import options
 
 # The n-gram models of Tran et al. (2016, Table 2); other orders are accepted.
 NGRAM_MODELS = ("kneser_ney_5", "kneser_ney_5_cache")
@@ -32,7 +28,7 @@ def find_preset(name):
     """Returns the `Preset` with a name, which may omit the paper if the row's
     name is unique; presets take precedence over trained models."""
     if ngrams := _NGRAM_MODEL.fullmatch(name):
-        return Preset(name, KNESER_NEY, order=int(ngrams[1]))
+        return Preset(name, options.KNESER_NEY, order=int(ngrams[1]))
     rows = {}
     for full in presets.names():
         rows.setdefault(full.partition("/")[2], []).append(full)
@@ -40,24 +36,24 @@ def find_preset(name):
     if len(names) == 1:
         return Preset(names[0], registry.find(names[0])[1].kind)
     if names:
-        raise UsageError(
+        raise options.UsageError(
             f"Several papers have a row {name}. Name one: {', '.join(names)}."
         )
-    with wrong_use():
+    with options.wrong_use():
         folder = trained.find(name)
     if folder is not None:
         # An absolute path works from any working directory.
         full = name if name in trained.names() else os.path.abspath(name)
-        return Preset(full, LANGUAGE_MODEL, folder)
+        return Preset(full, options.LANGUAGE_MODEL, folder)
     if os.path.isabs(name) and not os.path.exists(name):
-        raise UsageError(f"There is no trained model at {name}.")
+        raise options.UsageError(f"There is no trained model at {name}.")
     known = [*presets.names(), *NGRAM_MODELS]
     more = trained.names() if "/" in name else rows
-    hint = nearest(name, [*more, *known])
+    hint = options.nearest(name, [*more, *known])
     for row, (*_, full) in rows.items():
         hint = hint.replace(f" mean {row}?", f" mean {full}?")
     if os.path.exists(name):
         hint = f" A text is read by memlm train --dataset={name}"
-    raise UsageError(
+    raise options.UsageError(
         f"There is no preset {name}.{hint or ' `memlm presets` lists all.'}"
     )

@@ -11,12 +11,8 @@ import memlm_keras as memlm
 from memlm_keras import registry
 from memlm_keras import trained
 from memlm_keras.experiments import measurements
+from memlm_keras.experiments import options
 from memlm_keras.experiments.experiment import reopen
-from memlm_keras.experiments.options import KINDS
-from memlm_keras.experiments.options import KNESER_NEY
-from memlm_keras.experiments.options import UsageError
-from memlm_keras.experiments.options import nearest
-from memlm_keras.experiments.options import wrong_use
 from memlm_keras.experiments.process import import_keras
 from memlm_keras.experiments.run_folder import CONFIG
 from memlm_keras.experiments.run_folder import RunFolder
@@ -26,7 +22,7 @@ from memlm_keras.experiments.run_folder import load_file
 def open_run(path):
     """Opens a run folder or its parent, a `.keras` file, or a trained model by
     name or folder; returns an `Opened`."""
-    with wrong_use():
+    with options.wrong_use():
         preset = trained.find(path)
     folder = None if preset else _find_run(pathlib.Path(path))
     return Opened(str(path), folder, preset)
@@ -56,7 +52,9 @@ class Opened:
     @property
     def counts(self):
         """Whether this is an n-gram model, which counts again at each use."""
-        return self.folder is not None and self.folder.kind == KNESER_NEY
+        return (
+            self.folder is not None and self.folder.kind == options.KNESER_NEY
+        )
 
     @functools.cached_property
     def recipe(self):
@@ -78,7 +76,7 @@ class Opened:
     def experiment(self):
         """The experiment of the run, on its training text."""
         if self.folder is None:
-            raise UsageError(
+            raise options.UsageError(
                 f"{self.path} is a model without the run folder needed here."
             )
         return reopen(self.folder)
@@ -96,9 +94,9 @@ class Opened:
         if self.folder is not None:
             return self.folder.model()
         if self.preset is None:
-            with wrong_use():
+            with options.wrong_use():
                 return load_file(self.path)
-        if self.kind not in KINDS:
+        if self.kind not in options.KINDS:
             raise ValueError(
                 f"The trained model {self.preset} has an unknown kind: "
                 f"{self.kind!r}. Another version may have written it."
@@ -111,7 +109,7 @@ class Opened:
         if self.counts:
             return self.experiment.corpus.vocabulary
         if self.model.vocabulary is None:
-            raise UsageError(
+            raise options.UsageError(
                 f"{self.path} has no vocabulary. Make it with `vocabulary`."
             )
         return self.model.vocabulary
@@ -120,7 +118,7 @@ class Opened:
         """Returns the model, if `cache` with the run's neural cache; raises
         `UsageError` if it lacks `method` or a vocabulary."""
         if self.counts and cache:
-            raise UsageError(
+            raise options.UsageError(
                 f"{self.path} is an n-gram model; a neural cache needs a "
                 "neural model. The preset kneser_ney_5_cache has its own cache."
             )
@@ -129,7 +127,7 @@ class Opened:
             self.folder.model()
         model = self.model
         if method is not None and not hasattr(model, method):
-            raise UsageError(
+            raise options.UsageError(
                 f"{self.path} is of class {type(model).__name__}, which cannot "
                 f"{method}."
             )
@@ -140,14 +138,14 @@ class Opened:
     def cache(self):
         """Returns the neural cache that was chosen for the run."""
         if self.folder is None:
-            raise UsageError(
+            raise options.UsageError(
                 "--cache needs a run folder, which has the cache that `memlm "
                 f"train` chose. Received: {self.path}, a model without one"
             )
         path = self.folder.path
         found = (self.folder.results() or {}).get("cache")
         if found is None:
-            raise UsageError(
+            raise options.UsageError(
                 f"No cache was chosen for {path}. Choose one: memlm evaluate "
                 f"{shlex.quote(str(path))} --cache_size=500"
             )
@@ -163,7 +161,7 @@ def average(runs, rate=None, cache=False):
     models = [run.model_that("score", cache) for run in runs]
     model = models[0] if len(models) == 1 else memlm.Ensemble(models)
     if rate is not None:
-        with wrong_use():
+        with options.wrong_use():
             model = memlm.evaluation.DynamicEvaluator(model, rate)
     return model
 
@@ -171,7 +169,7 @@ def average(runs, rate=None, cache=False):
 def require_different(paths):
     """Raises `UsageError` if a path is given twice."""
     if len({*paths}) < len(paths):
-        raise UsageError(
+        raise options.UsageError(
             f"RUN must not be given twice. Received: {' '.join(paths)}"
         )
 
@@ -182,13 +180,13 @@ def _find_run(path):
     if path.is_file():
         folder = RunFolder(path.parent)
         if path.suffix != ".keras":
-            raise UsageError(
+            raise options.UsageError(
                 f"RUN must be a run folder or a .keras file. Received: {path}"
             )
         return folder if folder.is_run and path == folder.model_path else None
     if not path.is_dir():
         if str(path) in registry.names():
-            raise UsageError(
+            raise options.UsageError(
                 f"{path} is a preset, with random weights until it is trained: "
                 f"memlm train {path} --dataset=FILE"
             )
@@ -198,9 +196,9 @@ def _find_run(path):
         known = [str(run.parent) for run in runs]
         known += map(str, path.parent.glob("*.keras"))
         known += [*trained.SOURCES, *trained.names()]
-        raise UsageError(
+        raise options.UsageError(
             f"There is no run folder and no .keras file {path}, and no trained "
-            f"model of this name.{nearest(path, known)}"
+            f"model of this name.{options.nearest(path, known)}"
         )
     if RunFolder(path).is_run:
         return RunFolder(path)
@@ -209,5 +207,7 @@ def _find_run(path):
         return RunFolder(runs[0])
     if runs:
         names = ", ".join(map(str, runs[:9])) + ", ..." * (len(runs) > 9)
-        raise UsageError(f"{path} holds several runs; name one: {names}")
-    raise UsageError(f"{path} is not a run folder: it has no {CONFIG}.")
+        raise options.UsageError(
+            f"{path} holds several runs; name one: {names}"
+        )
+    raise options.UsageError(f"{path} is not a run folder: it has no {CONFIG}.")

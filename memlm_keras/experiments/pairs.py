@@ -10,11 +10,9 @@ from memlm_keras.data import pair_corpora
 from memlm_keras.data.tables import naming
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import measurements
+from memlm_keras.experiments import options
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import read_preset
-from memlm_keras.experiments.options import AUTOENCODER
-from memlm_keras.experiments.options import CLASSIFIER
-from memlm_keras.experiments.options import wrong_use
 from memlm_keras.presets import Measure
 
 # Batch size of evaluation.
@@ -61,7 +59,7 @@ class PairExperiment(Experiment):
 class ClassifierExperiment(PairExperiment):
     """A classifier of sentence pairs."""
 
-    kind = CLASSIFIER
+    kind = options.CLASSIFIER
     # Percentages, as in the paper.
     columns = [
         Measure("validation accuracy", ("validation", "accuracy")),
@@ -118,7 +116,7 @@ class ClassifierExperiment(PairExperiment):
             halve = training.HalveOnDrop(self.monitor, epochs_of_a_pass)
             callbacks.append(halve)
         if "vectors" in overrides:
-            with wrong_use():
+            with options.wrong_use():
                 vectors = memlm.embeddings.read_vectors(
                     overrides["vectors"], self.corpus.vocabulary.tokens
                 )
@@ -167,7 +165,7 @@ class ClassifierExperiment(PairExperiment):
 class AutoencoderExperiment(PairExperiment):
     """An autoencoder, which reproduces the sentence that it has read."""
 
-    kind = AUTOENCODER
+    kind = options.AUTOENCODER
     columns = [
         Measure("test tokens", ("test", "token_accuracy")),
         Measure("test sequences", ("test", "sequence_accuracy")),

@@ -89,7 +89,7 @@ def import_keras(name=None):
             keras_private.leave_out_tensorflow()
 
 
-# Keras imports these where they are installed, for what no program here uses.
+# Optional packages that Keras imports and no program here needs, by backend.
 _UNUSED = {
     "jax": ("matplotlib", "requests"),
     "tensorflow": ("matplotlib", "requests"),

@@ -8,10 +8,8 @@ import shlex
 
 from memlm_keras import files
 from memlm_keras import registry
+from memlm_keras.experiments import options
 from memlm_keras.experiments.names import find_preset
-from memlm_keras.experiments.options import KINDS
-from memlm_keras.experiments.options import KNESER_NEY
-from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.process import import_keras
 from memlm_keras.experiments.process import provenance
 from memlm_keras.experiments.process import typed
@@ -108,7 +106,7 @@ class RunFolder:
         if not self.is_run:
             for name in (RESULTS, self.model_path.name):
                 if (self.path / name).exists():
-                    raise UsageError(
+                    raise options.UsageError(
                         f"{self.path} holds {name} and no {CONFIG}, so its run "
                         f"is unknown. {remedy}"
                     )
@@ -119,7 +117,7 @@ class RunFolder:
             for name, (before, now) in self.changed(settings).items()
         )
         if changed:
-            raise UsageError(
+            raise options.UsageError(
                 f"{self.path} holds a run with other settings: {changed}. "
                 f"{remedy}"
             )
@@ -155,7 +153,7 @@ class RunFolder:
         of the preset."""
         kind = self._read(CONFIG).get(_KIND)
         kind = kind or find_preset(self.recipe()["preset"]).kind
-        if kind not in KINDS:
+        if kind not in options.KINDS:
             raise ValueError(
                 f"{self.path / CONFIG} has an unknown kind of model: {kind!r}. "
                 f"{_REMEDY}"
@@ -233,7 +231,7 @@ class RunFolder:
                 "model yet. To continue: "
                 f"{shlex.join(kept) or 'the command that started it'}"
             )
-        if self.kind == KNESER_NEY:
+        if self.kind == options.KNESER_NEY:
             raise FileNotFoundError(
                 f"{self.path} holds an n-gram model, which is counted again "
                 "for each use. Use memlm evaluate or memlm surprisal."

@@ -205,7 +205,7 @@ def test_what_was_asked_for_is_told_last(
 
 def test_the_cache_of_a_run_is_used(memlm, run, folder, monkeypatch):
     told = memlm("score", run, "the man", "--cache")
-    refused(told, f"for {run}: memlm evaluate {run} --cache_size=500")
+    refused(told, f"for {run}. Choose one: memlm evaluate {run} --cache")
     told = memlm("score", "memlm/embedded_lstm", "the man", "--cache")
     refused(told, "--cache needs a run folder")
     told = memlm("evaluate", run, "--cache_size=9", "--verbose=0")

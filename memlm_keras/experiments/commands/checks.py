@@ -14,9 +14,6 @@ from memlm_keras.experiments.command_line import command
 from memlm_keras.experiments.opened import average
 from memlm_keras.experiments.opened import open_run
 from memlm_keras.experiments.opened import require_different
-from memlm_keras.experiments.options import Option
-from memlm_keras.experiments.options import UsageError
-from memlm_keras.experiments.options import wrong_use
 from memlm_keras.experiments.tables.report import markdown_table
 
 # Columns of a table, and the attributes of accuracies in them.
@@ -50,15 +47,15 @@ _NOTE_OF_SUITES = (
     "with sentence_good and sentence_bad; a suite as .json), a folder of "
     "files, or a .zip archive.",
     {"RUN": "+", "PATH": None},
-    Option(
+    options.Option(
         "method",
         str,
         "Whole sentences; or, for pairs with the fields of BLiMP, two words "
         "after one prefix, or one word after two.",
         choices=("simple", "one_prefix", "two_prefix"),
     ),
-    Option("eos", bool, "Score the end of the sentence too."),
-    Option(
+    options.Option("eos", bool, "Score the end of the sentence too."),
+    options.Option(
         "mean",
         bool,
         "Compare means over tokens instead of sums.",
@@ -71,7 +68,7 @@ _NOTE_OF_SUITES = (
         "plot",
         help="PNG picture of accuracies by phenomenon or circuit to write.",
     ),
-    Option(
+    options.Option(
         "published",
         str,
         "File of published accuracies: BLiMP's models_summary.jsonl, or a .csv "
@@ -93,7 +90,7 @@ def pairs(
     from memlm_keras.linguistics import plots
     from memlm_keras.linguistics.minimal_pairs import read_published
 
-    with wrong_use():
+    with options.wrong_use():
         measure, note = _reader(path, method, eos, mean)
         theirs = {}
         if published is not None:
@@ -102,7 +99,7 @@ def pairs(
     for each in opened:
         model = each.model_that("score")
         begin = time.monotonic()
-        with wrong_use():
+        with options.wrong_use():
             result = measure(model, each.vocabulary)
         measured[each.path] = result
         seconds = time.monotonic() - begin
@@ -131,12 +128,14 @@ def _reader(path, method, eos, mean):
     ]
     kinds = {name.suffix.lower() == ".json" for name in names}
     if len(kinds) > 1:
-        raise UsageError(
+        raise options.UsageError(
             f"{path} has suites (.json) and pairs. Measure them separately."
         )
     if True in kinds:
         if eos or mean or method != "simple":
-            raise UsageError("Suites take no --method, --eos and --mean.")
+            raise options.UsageError(
+                "Suites take no --method, --eos and --mean."
+            )
         suites = linguistics.read_suites(path)
 
         def measure(model, vocabulary):
@@ -243,7 +242,7 @@ def _rows(measured):
     "exported .onnx or .tflite file, or the folder of a SavedModel. The exit "
     "status is 1 if a check fails.",
     {"RUN": "+"},
-    Option(
+    options.Option(
         "same_as",
         str,
         "Another RUN, such as the model of an exported file, which must give "
@@ -251,11 +250,11 @@ def _rows(measured):
     ),
     options.CACHE,
     options.RATE,
-    Option(
+    options.Option(
         "tolerance", float, "Largest difference that passes, in nats.", above=0
     ),
     options.seed("Seed of the random texts to read."),
-    Option(
+    options.Option(
         "length",
         int,
         "Tokens in a text to read; by default more than the longest window and "
@@ -279,13 +278,13 @@ def certify(
 
     def load(paths, rate=None):
         if rate is None and len(paths) == 1:
-            with wrong_use():
+            with options.wrong_use():
                 if find_exported(paths[0]):
                     return memlm.serving.load(paths[0])
         return average([*map(open_run, paths)], rate, cache)
 
     model, other = load(run, rate), same_as and load([same_as])
-    with wrong_use():
+    with options.wrong_use():
         certificate = memlm.linguistics.certify(
             model,
             same_as=other,

@@ -17,8 +17,6 @@ from memlm_keras.experiments.names import find_preset
 from memlm_keras.experiments.opened import Opened
 from memlm_keras.experiments.opened import open_run
 from memlm_keras.experiments.opened import require_different
-from memlm_keras.experiments.options import UsageError
-from memlm_keras.experiments.options import read_options
 from memlm_keras.experiments.run_folder import write_json
 from memlm_keras.experiments.tables.report import markdown_table
 
@@ -52,7 +50,9 @@ def evaluate(
     if "by" in parts:
         return _evaluate_by(runs, text, parts, measures, verbose, typed)
     for name, value in parts.items():
-        raise UsageError(f"{name} needs --by=recency. Received: {name}={value}")
+        raise options.UsageError(
+            f"{name} needs --by=recency. Received: {name}={value}"
+        )
     if len(runs) > 1:
         _evaluate_mean(runs, {**text, **measures}, verbose)
     elif runs[0].recipe is None:
@@ -71,7 +71,7 @@ def _measured_run(path):
     if opened.folder is not None and opened.folder.model_path.exists():
         try:
             find_preset(opened.folder.recipe()["preset"])
-        except UsageError:
+        except options.UsageError:
             return Opened(str(opened.folder.model_path), None)
     return opened
 
@@ -79,7 +79,7 @@ def _measured_run(path):
 def _evaluate_run(opened, text, measures, verbose):
     """Measures a run or a trained model, on its own text or another one."""
     folder = opened.folder
-    measures = read_options(options.MEASURING, measures, opened.kind)
+    measures = options.read_options(options.MEASURING, measures, opened.kind)
     with process.quiet(verbose):
         experiment, model = _experiment_and_model(opened, text, verbose)
         experiment.check_measures(measures)
@@ -142,7 +142,7 @@ def _evaluate_file(opened, text, measures, verbose):
 
 def _require_no_measures(opened, measures):
     for name, value in measures.items():
-        raise UsageError(
+        raise options.UsageError(
             f"{name} needs a run folder. Received: {name}={value} and "
             f"{opened.path}"
         )
@@ -153,17 +153,17 @@ def _file_and_text(opened, text):
     a function from a split to batches."""
     path = opened.path
     if "dataset" not in text:
-        raise UsageError(
+        raise options.UsageError(
             f"{path} is a model without a run folder, so its text is unknown. "
             "Give --dataset, or name the run folder."
         )
     reading = {**text}
     dataset = reading.pop("dataset")
     kind = options.LANGUAGE_MODEL
-    reading = read_options(options.READING, reading, kind)
+    reading = options.read_options(options.READING, reading, kind)
     model = opened.model
     if not hasattr(model, "score_batches"):
-        raise UsageError(
+        raise options.UsageError(
             f"{path} is of class {type(model).__name__}. Without its run "
             "folder, only a language model can be measured; name the run "
             "folder."
@@ -191,25 +191,27 @@ def _file_and_text(opened, text):
 def _evaluate_mean(runs, given, verbose):
     """Measures the average of the predictions of several models."""
     for name, value in given.items():
-        raise UsageError(
+        raise options.UsageError(
             f"--{name} needs a single RUN: an average is measured on the text "
             f"of its runs. Received: --{name}={value} and {len(runs)} runs"
         )
     if any(run.folder is None for run in runs):
-        raise UsageError("To average several models, name their run folders.")
+        raise options.UsageError(
+            "To average several models, name their run folders."
+        )
     require_different([str(run.folder.path.resolve()) for run in runs])
     with process.quiet(verbose):
         first, *_ = experiments = [run.experiment for run in runs]
     for run, experiment in zip(runs, experiments):
         if experiment.kind != options.LANGUAGE_MODEL:
-            raise UsageError(f"{run.path} is not a language model.")
+            raise options.UsageError(f"{run.path} is not a language model.")
         if experiment.corpus.fingerprint != first.corpus.fingerprint:
-            raise UsageError(
+            raise options.UsageError(
                 f"{run.path} and {runs[0].path} were trained on different "
                 "texts or vocabularies."
             )
         if experiment.dataset.sentences != first.dataset.sentences:
-            raise UsageError(
+            raise options.UsageError(
                 "Models can be averaged if all of them read sentences, or all "
                 "read continuous text. Received: "
                 f"{runs[0].path} and {run.path}"
@@ -228,15 +230,15 @@ def _evaluate_by(runs, text, parts, measures, verbose, typed):
     """Compares runs by how far back each word last occurred."""
     for name, value in measures.items():
         if name != "cache_size":
-            raise UsageError(
+            raise options.UsageError(
                 f"{name} is not measured by recency. Received: {name}={value}"
             )
     require_different([run.path for run in runs])
     for run in runs:
         if run.recipe is not None:
-            read_options(options.BY, parts, run.kind)
+            options.read_options(options.BY, parts, run.kind)
             if len(runs) == 1:
-                read_options(options.MEASURING, measures, run.kind)
+                options.read_options(options.MEASURING, measures, run.kind)
     process.import_keras()
     _compare(
         _side_by_side(runs, text, measures, verbose),
@@ -284,7 +286,7 @@ def _compare(runs, split, verbose, command, out=None, plot=None):
         for name, model, corpus, batches in runs:
             first = first or (name, corpus)
             if corpus.fingerprint != first[1].fingerprint:
-                raise UsageError(
+                raise options.UsageError(
                     f"{name} and {first[0]} were trained on different texts or "
                     "vocabularies."
                 )

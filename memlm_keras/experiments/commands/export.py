@@ -9,9 +9,6 @@ from memlm_keras import trained
 from memlm_keras.experiments import options
 from memlm_keras.experiments.command_line import command
 from memlm_keras.experiments.opened import open_run
-from memlm_keras.experiments.options import Option
-from memlm_keras.experiments.options import UsageError
-from memlm_keras.experiments.options import wrong_use
 
 _TOP_K = 10
 
@@ -21,34 +18,34 @@ _TOP_K = 10
     "format. FOLDER is saved_models/NAME or saved_models/NAME/VERSION; by "
     "default the next version, under the name of the run.",
     {"RUN": None, "FOLDER": "?"},
-    Option(
+    options.Option(
         "format",
         str,
         "Format to write; by default tf_saved_model.",
         choices=tuple(formats.formats()),
     ),
     options.CACHE,
-    Option("overwrite", bool, "Replace an existing export."),
-    Option(
+    options.Option("overwrite", bool, "Replace an existing export."),
+    options.Option(
         "quantize",
         str,
         "For --format=litert and web: store weights with eight bits.",
         choices=("int8",),
     ),
-    Option(
+    options.Option(
         "for",
         str,
         "Write a model repository for this server, which keeps the state.",
         choices=("triton",),
     ),
-    Option(
+    options.Option(
         "contract",
         str,
         "For --format=onnx: the inputs and outputs of sherpa-onnx, for shallow "
         "fusion or rescoring.",
         choices=("sherpa", "sherpa_offline"),
     ),
-    Option(
+    options.Option(
         "tokens",
         str,
         "For --contract: the recogniser's tokens.txt, which must agree with "
@@ -67,14 +64,14 @@ def export(
     tokens: str | None = None,
 ):
     if for_ is not None and format is not None:
-        raise UsageError("--for sets the format. Leave out --format.")
+        raise options.UsageError("--for sets the format. Leave out --format.")
     format = for_ or format or "tf_saved_model"
     opened = open_run(run)
     model = opened.model_that(cache=cache)
     about = formats.formats()[format]
     path = folder or about.place.format(name=opened.name + "-cache" * cache)
     is_saved = format == "tf_saved_model"
-    with wrong_use():
+    with options.wrong_use():
         memlm.serving.check_path(path, overwrite, format)
         path = memlm.serving.export(
             model,

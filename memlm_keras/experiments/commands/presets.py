@@ -7,20 +7,18 @@ import re
 import memlm_keras as memlm
 from memlm_keras import registry
 from memlm_keras import trained
+from memlm_keras.experiments import options
 from memlm_keras.experiments import process
 from memlm_keras.experiments.command_line import command
 from memlm_keras.experiments.datasets import smoothing_of
-from memlm_keras.experiments.options import OVERRIDES
-from memlm_keras.experiments.options import UsageError
-from memlm_keras.experiments.options import nearest
 
 
 @command(
     "Lists the rows of the papers' tables, with units, parameters and a "
     "description, and trained models.",
     {"PATTERN": "?"},
-    OVERRIDES["vocabulary_size"],
-    OVERRIDES["scale"],
+    options.OVERRIDES["vocabulary_size"],
+    options.OVERRIDES["scale"],
 )
 def presets(
     pattern: str | None,
@@ -36,8 +34,8 @@ def presets(
         if pattern in name or fnmatch.fnmatch(name, pattern)
     ]
     if not matches:
-        raise UsageError(
-            f"No preset matches {pattern!r}.{nearest(pattern, names)}"
+        raise options.UsageError(
+            f"No preset matches {pattern!r}.{options.nearest(pattern, names)}"
         )
     rows = set(memlm.presets.names())
     sizes = {} if scale is None else {"scale": scale}

@@ -10,9 +10,6 @@ from memlm_keras.experiments import options
 from memlm_keras.experiments import process
 from memlm_keras.experiments.command_line import command
 from memlm_keras.experiments.opened import open_run
-from memlm_keras.experiments.options import Option
-from memlm_keras.experiments.options import UsageError
-from memlm_keras.experiments.options import wrong_use
 
 _TOP_K = 10
 
@@ -26,7 +23,7 @@ _TOP_K = 10
 def score(run: str, text: list, cache: bool = False):
     for each in text:
         if os.path.isfile(each):
-            raise UsageError(
+            raise options.UsageError(
                 f"TEXT must be a sentence, and {each} is a file. memlm score "
                 "RUN < FILE scores its lines, and memlm surprisal RUN FILE "
                 "writes a table."
@@ -70,21 +67,21 @@ def _summary(total, length):
     "Continues a text.",
     {"RUN": None, "PROMPT": "?"},
     options.CACHE,
-    Option(
+    options.Option(
         "max_length",
         int,
         "Maximum number of words, including the prompt.",
         at_least=1,
     ),
-    Option(
+    options.Option(
         "sampler",
         str,
         "How to choose the next word.",
         choices=("top_k", "top_p", "greedy", "beam", "random"),
     ),
-    Option("sentences", int, "Number of texts.", at_least=1),
+    options.Option("sentences", int, "Number of texts.", at_least=1),
     options.seed("Seed of the sampler."),
-    Option("unknown", bool, "Allow the token of unknown words."),
+    options.Option("unknown", bool, "Allow the token of unknown words."),
 )
 def generate(
     run: str,
@@ -110,7 +107,7 @@ def generate(
                 f"{words.unknown}."
             ]
         )
-    with wrong_use():
+    with options.wrong_use():
         texts = model.generate(
             [prompt] * sentences,
             max_length,
@@ -144,7 +141,7 @@ def attention(
 
     if out is not None:
         if text is None or pictures:
-            raise UsageError(
+            raise options.UsageError(
                 "--out needs a TEXT, and no other option: memlm attention RUN "
                 '"some words" --out=map.html'
             )
@@ -160,7 +157,7 @@ def attention(
     with files.hold(folder), process.quiet(verbose):
         paths = experiment.draw(opened.model, folder, pictures, verbose)
     if not paths:
-        raise UsageError(
+        raise options.UsageError(
             f"{experiment.preset_name} has no attention that could be drawn."
         )
     print("\n".join(map(str, paths)))
@@ -171,7 +168,7 @@ def _write_page(opened, text, out):
     model = opened.model_that("attention")
     # The page cannot show the attention of classifiers to another sentence.
     if getattr(model, "attending", None) is None:
-        raise UsageError(
+        raise options.UsageError(
             f"{opened.path} has no attention that a page could show."
         )
     predictions = memlm.analysis.sentence_predictions(
@@ -194,16 +191,16 @@ def predict(
     run: str, premise: str, hypothesis: str | None, out: str | None = None
 ):
     if hypothesis is None and not os.path.isfile(premise):
-        raise UsageError(
+        raise options.UsageError(
             "memlm predict RUN needs a file of pairs, or a PREMISE and a "
             f"HYPOTHESIS. Received: {premise}, which is not a file"
         )
     if hypothesis is not None and out is not None:
-        raise UsageError("--out needs a file of pairs.")
+        raise options.UsageError("--out needs a file of pairs.")
     from memlm_keras.experiments.pairs import predict_pairs
 
     model = open_run(run).model_that("classify")
-    with wrong_use():
+    with options.wrong_use():
         if hypothesis is not None:
             labels = model.classify(premise, hypothesis)
         else:

@@ -11,39 +11,36 @@ from memlm_keras.experiments import process
 from memlm_keras.experiments.command_line import command
 from memlm_keras.experiments.opened import average
 from memlm_keras.experiments.opened import open_run
-from memlm_keras.experiments.options import Option
-from memlm_keras.experiments.options import UsageError
-from memlm_keras.experiments.options import wrong_use
 
 _TABLES = (".csv", ".tsv")
 # Options for tables of sentences.
 _STIMULI = (
-    Option(
+    options.Option(
         "sentence",
         str,
         "For .csv and .tsv files: column with the sentences; by default the "
         "column called sentence.",
     ),
-    Option(
+    options.Option(
         "regions",
         str,
         "For .csv and .tsv files: column with positions of words (such as 7, "
         "or 3-4, 7), or `marked` for words between asterisks.",
     ),
-    Option(
+    options.Option(
         "by",
         str,
         "For --regions: a row for each word, or for each region with sums and "
         "means.",
         choices=("word", "region"),
     ),
-    Option(
+    options.Option(
         "frequency",
         str,
         "For .csv and .tsv files: text for the frequency of words, a file, or "
         "`train` for the training text of the run.",
     ),
-    Option(
+    options.Option(
         "spillover",
         int,
         "For .csv and .tsv files: number of previous words that also have "
@@ -60,13 +57,13 @@ _STIMULI = (
     "each read from the initial state. A .csv or .tsv file with a column of "
     "sentences keeps its columns.",
     {"RUN": "+", "FILE": "+"},
-    Option(
+    options.Option(
         "unit",
         str,
         "Unit of information.",
         choices=("bits", "nats"),
     ),
-    Option(
+    options.Option(
         "reset",
         bool,
         "Read each sentence from the initial state, the default for .csv and "
@@ -74,25 +71,25 @@ _STIMULI = (
     ),
     options.CACHE,
     options.RATE,
-    Option(
+    options.Option(
         "segment_length",
         int,
         "For --rate: words for each update; by default 5, and with --reset a "
         "sentence.",
         at_least=1,
     ),
-    Option(
+    options.Option(
         "tokens",
         bool,
         "A row for each piece of a word, for models of pieces of words.",
     ),
-    Option(
+    options.Option(
         "document_start",
         str,
         "Regular expression that matches the first line of each document; by "
         "default each file is one.",
     ),
-    Option(
+    options.Option(
         "shard",
         str,
         "PART/PARTS, such as 3/16: read only this part of the documents, and "
@@ -116,7 +113,7 @@ def surprisal(
     out: str | None = None,
 ):
     if segment_length is not None and rate is None:
-        raise UsageError("--segment_length is for --rate.")
+        raise options.UsageError("--segment_length is for --rate.")
     paths = [*run, *file]
     # The first file that is not a model, or else the last path, is a text.
     first = 1
@@ -134,16 +131,16 @@ def surprisal(
     tables = [path for path in texts if _suffix(path) in _TABLES]
     for name in stimuli:
         if not tables:
-            raise UsageError(f"--{name} needs a .csv or .tsv file.")
+            raise options.UsageError(f"--{name} needs a .csv or .tsv file.")
     if tables and (has_documents or shard is not None):
-        raise UsageError(
+        raise options.UsageError(
             "Several files, folders, --document_start and --shard need texts. "
             f"Received: {tables[0]}, a table"
         )
     part = (1, 1)
     if shard is not None:
         if not has_documents:
-            raise UsageError(
+            raise options.UsageError(
                 "--shard needs several files, a folder of .txt files, or "
                 f"--document_start. Received: {texts[0]}, a single document"
             )
@@ -153,7 +150,7 @@ def surprisal(
             return
     opened = [*map(open_run, runs)]
     if tables and tokens:
-        raise UsageError("--tokens needs a text file, not a table.")
+        raise options.UsageError("--tokens needs a text file, not a table.")
     model = average(opened, rate, cache)
     vocabulary = opened[0].vocabulary
     reading = {"unit": unit, "segment_length": segment_length}
@@ -164,7 +161,7 @@ def surprisal(
         )
     reading["reset"] = bool(reset)
     store = memlm.data.text_store
-    with wrong_use():
+    with options.wrong_use():
         if has_documents:
             documents = store.read_documents(texts, document_start, *part)
         else:
@@ -196,7 +193,7 @@ def surprisal(
             count += len(found)
             unknown += found.unknown.sum()
         if not count:
-            raise UsageError(f"There is no word in {' '.join(texts)}.")
+            raise options.UsageError(f"There is no word in {' '.join(texts)}.")
     notes = entered.notes()
     if unknown:
         known = f"{unknown} of {count} tokens are read as {vocabulary.unknown}."
@@ -213,12 +210,12 @@ def _shard(text, out):
     match = re.fullmatch(r"(\d+)/(\d+)", text)
     part, parts = map(int, match.groups()) if match else (0, 0)
     if not 1 <= part <= parts:
-        raise UsageError(
+        raise options.UsageError(
             "--shard must be a part and the number of parts, such as 3/16. "
             f"Received: {text!r}"
         )
     if out is None:
-        raise UsageError(
+        raise options.UsageError(
             "--shard needs --out: --out=words.tsv writes part 3 of 16 to "
             "words-03-of-16.tsv."
         )
@@ -242,15 +239,15 @@ def _write_stimuli(
 ):
     """Writes a table with the words or regions of a table of sentences."""
     if by != "word" and regions is None:
-        raise UsageError("--by needs --regions.")
+        raise options.UsageError("--by needs --regions.")
     linguistics = memlm.linguistics
-    with wrong_use():
+    with options.wrong_use():
         rows = linguistics.read_stimuli(path)
     if sentence is None:
         names = [name for name in rows[0] if name.lower() == "sentence"]
         sentence = names[0] if names else None
     if sentence is None:
-        raise UsageError(
+        raise options.UsageError(
             f"{path} has no column called sentence: name one with --sentence. "
             f"Received: {', '.join(rows[0])}"
         )
@@ -258,7 +255,7 @@ def _write_stimuli(
     if frequency is not None:
         text = _counted_text(frequency, opened)
         counts = linguistics.count_words(text, vocabulary)
-    with wrong_use(), memlm.data.tables.naming(path):
+    with options.wrong_use(), memlm.data.tables.naming(path):
         result = linguistics.stimulus_surprisal(
             model,
             rows,
@@ -282,10 +279,10 @@ def _write_stimuli(
 def _counted_text(frequency, opened):
     """Returns the text for the frequency of words."""
     if frequency != "train":
-        with wrong_use():
+        with options.wrong_use():
             return [*memlm.data.text_store.read_lines(frequency)]
     if opened.folder is None:
-        raise UsageError(
+        raise options.UsageError(
             "--frequency=train needs a run folder. Received: "
             f"{opened.path}. Give --frequency=FILE"
         )

@@ -8,8 +8,6 @@ from memlm_keras import presets
 from memlm_keras.experiments import options
 from memlm_keras.experiments import process
 from memlm_keras.experiments.command_line import command
-from memlm_keras.experiments.options import Option
-from memlm_keras.experiments.options import UsageError
 
 
 @command(
@@ -19,19 +17,19 @@ from memlm_keras.experiments.options import UsageError
     options.DATASET,
     options.RUN_DIR,
     options.OVERWRITE,
-    Option("rows", str, "Rows, separated by commas; by default all."),
-    Option("seeds", str, "Seeds, such as 0,1,2."),
-    Option(
+    options.Option("rows", str, "Rows, separated by commas; by default all."),
+    options.Option("seeds", str, "Seeds, such as 0,1,2."),
+    options.Option(
         "finished_only",
         bool,
         "Train nothing, and write the table from finished runs.",
     ),
-    Option(
+    options.Option(
         "list",
         bool,
         "Train nothing, and print the commands of missing runs, one per line.",
     ),
-    Option(
+    options.Option(
         "grid",
         list,
         "SETTING=VALUE,VALUE ...: train each row with all combinations of "
@@ -63,12 +61,12 @@ def table(
     from memlm_keras.experiments.tables.table import TableRuns
 
     if settings and not grid:
-        raise UsageError(
+        raise options.UsageError(
             f"Unexpected argument {settings[0]!r}: settings need --grid."
         )
     numbers = _integers(seeds)
     if list and (finished_only or overwrite):
-        raise UsageError(
+        raise options.UsageError(
             "--list only prints the commands of missing runs. Leave out "
             "--finished_only and --overwrite."
         )
@@ -98,7 +96,7 @@ def _show_tables(paper, others):
     """Prints the tables of a paper."""
     tables = {f"{paper}/{t.name}": t for t in presets.papers()[paper].tables}
     if others:
-        raise UsageError(
+        raise options.UsageError(
             f"memlm table {paper} only shows the paper's tables. To train one, "
             f"name it: {', '.join(tables)}. Received: {others[0]}"
         )
@@ -117,7 +115,7 @@ def read_grid(texts):
     for text in texts:
         name, _, values = text.partition("=")
         if not values:
-            raise UsageError(
+            raise options.UsageError(
                 "--grid lists settings, such as learning_rate=0.1,1. "
                 f"Received: {text!r}"
             )
@@ -130,7 +128,7 @@ def _integers(text):
     if not all(map(str.isdecimal, parts)) or len({*map(int, parts)}) < len(
         parts
     ):
-        raise UsageError(
+        raise options.UsageError(
             "--seeds must list different integers, such as 0,1,2. Received: "
             f"{text!r}"
         )

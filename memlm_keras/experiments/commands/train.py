@@ -10,10 +10,6 @@ from memlm_keras.experiments import process
 from memlm_keras.experiments.command_line import command
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import run_name
-from memlm_keras.experiments.options import NoUseError
-from memlm_keras.experiments.options import Option
-from memlm_keras.experiments.options import UsageError
-from memlm_keras.experiments.options import as_flag
 from memlm_keras.experiments.tables.report import outcome
 
 _ENGLISH = "memlm/english"
@@ -27,7 +23,7 @@ _FITTED_TOO = ("halve", "optimizer", "distribution")
     "name or folder, further.",
     {"PRESET": "?"},
     options.DATASET,
-    Option(
+    options.Option(
         "as_published",
         bool,
         "Train a paper's preset on your own text with the paper's sizes and "
@@ -69,7 +65,7 @@ def train(
                 "text. --dataset=FILE reads your own."
             )
         if as_published and preset is None:
-            raise UsageError(
+            raise options.UsageError(
                 "--as_published needs the name of a paper's preset."
             )
         # Wrong options raise an error before a text is read.
@@ -104,7 +100,7 @@ def train(
             running = {**choice.running, **running}
         elif "trained" in experiment.preset:
             if as_published:
-                raise UsageError(
+                raise options.UsageError(
                     "--as_published needs a paper's preset. Received: "
                     f"{preset}, a trained model"
                 )
@@ -161,7 +157,7 @@ def _print_choice(choice, preset, dataset, values, running):
 
 def _command(preset, dataset, values):
     """Returns the command for training with these options."""
-    flags = [as_flag(name, value) for name, value in values.items()]
+    flags = [options.as_flag(name, value) for name, value in values.items()]
     return shlex.join(
         ["memlm", "train", preset, f"--dataset={dataset}", *flags]
     )
@@ -172,10 +168,10 @@ def _further(dataset, values):
     options that it does not accept; `None` if it cannot read the text."""
     try:
         Experiment(_ENGLISH, dataset, **values)
-    except NoUseError as error:
+    except options.NoUseError as error:
         rest = {k: v for k, v in values.items() if k != error.option}
         return _further(dataset, rest)
-    except UsageError:
+    except options.UsageError:
         return None
     return _command(_ENGLISH, dataset, values)
 

@@ -16,15 +16,10 @@ from memlm_keras import files
 from memlm_keras import presets
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import measurements
+from memlm_keras.experiments import options
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import name_parts
 from memlm_keras.experiments.names import find_preset
-from memlm_keras.experiments.options import CLASSIFIER
-from memlm_keras.experiments.options import OVERRIDES
-from memlm_keras.experiments.options import NoUseError
-from memlm_keras.experiments.options import UsageError
-from memlm_keras.experiments.options import nearest
-from memlm_keras.experiments.options import split_paths
 from memlm_keras.experiments.run_folder import RunFolder
 from memlm_keras.experiments.tables import report
 from memlm_keras.experiments.tables import runs
@@ -63,9 +58,10 @@ class TableRuns:
         self.name = name
         tables = presets.tables()
         if name not in tables:
-            raise UsageError(
+            raise options.UsageError(
                 f"There is no table {name}."
-                f"{nearest(name, tables)} Tables are {', '.join(tables)}."
+                f"{options.nearest(name, tables)} Tables are "
+                f"{', '.join(tables)}."
             )
         self.table = tables[name]
         self.dataset = dataset or self.table.dataset or "embedded"
@@ -77,15 +73,19 @@ class TableRuns:
             point for row in self._chosen(rows) for point in self._points(row)
         ]
         if not self.rows:
-            raise UsageError(f"No row of {name} has the settings of the grid.")
+            raise options.UsageError(
+                f"No row of {name} has the settings of the grid."
+            )
         self.columns = [
             _required(m, self.measures) for m in self.table.measures
         ]
-        classifies = find_preset(preset_of(self.rows[0])).kind == CLASSIFIER
+        classifies = (
+            find_preset(preset_of(self.rows[0])).kind == options.CLASSIFIER
+        )
         self.speed = f"{'pairs' if classifies else 'tokens'}_per_second"
         paper = presets.papers()[name.partition("/")[0]]
         self.title = f"{paper.citation}, {self.table.title}"
-        parts = [pathlib.Path(split_paths(self.dataset)[0]).stem]
+        parts = [pathlib.Path(options.split_paths(self.dataset)[0]).stem]
         parts += [name.replace("/", "-"), *name_parts(self.overrides)]
         parts += ["grid"] * bool(self.grid)
         self.run_dir = pathlib.Path(run_dir)
@@ -189,7 +189,7 @@ class TableRuns:
             or (made_for is not None and self.dataset in public)
         )
         if wrong and self.dataset not in ("sick", "embedded"):
-            raise UsageError(
+            raise options.UsageError(
                 f"The table {self.name} needs --dataset={made_for}"
                 f"{'' if self.table.only_dataset else ', or your own text'}. "
                 f"Received: --dataset={self.dataset}"
@@ -209,9 +209,9 @@ class TableRuns:
                 known.setdefault(name, []).append(row)
         for name in names:
             if name not in known:
-                raise UsageError(
+                raise options.UsageError(
                     f"There is no row {name} in {self.name}."
-                    f"{nearest(name, known)}"
+                    f"{options.nearest(name, known)}"
                 )
         chosen = [row for name in names for row in known[name]]
         return [row for row in rows if row in chosen]
@@ -384,20 +384,21 @@ def preset_of(row):
 
 
 def _grid_values(name, values):
-    if name not in OVERRIDES:
-        raise UsageError(
-            f"grid has no setting {name}.{nearest(name, OVERRIDES)}"
+    if name not in options.OVERRIDES:
+        raise options.UsageError(
+            f"grid has no setting {name}."
+            f"{options.nearest(name, options.OVERRIDES)}"
         )
     if not values:
-        raise UsageError(f"grid must have values of {name}.")
-    return [OVERRIDES[name].read(value) for value in values]
+        raise options.UsageError(f"grid must have values of {name}.")
+    return [options.OVERRIDES[name].read(value) for value in values]
 
 
 def _uses(row, name, value):
     """Returns whether a row's preset uses an override."""
     try:
         Experiment(preset_of(row), **{name: value})
-    except NoUseError:
+    except options.NoUseError:
         return False
     return True
 
@@ -412,7 +413,7 @@ def _required(measure, asked):
     value = asked.get(option)
     if measure.path[0] == measurements.COMPLETION:
         if not {"questions", "answers"} <= set(asked):
-            raise UsageError(
+            raise options.UsageError(
                 "This table needs --questions and --answers, the files of the "
                 "Sentence Completion Challenge."
             )
@@ -431,7 +432,7 @@ def row_experiment(preset, dataset, seed, overrides, changes):
     while True:
         try:
             return Experiment(preset, dataset, seed=seed, **overrides)
-        except NoUseError as error:
+        except options.NoUseError as error:
             if error.option in changes:
                 raise
             del overrides[error.option]
@@ -459,5 +460,5 @@ def describe(recipes):
             )
     unused = {name for r in recipes for name in r["overrides"]} - used
     if unused:
-        raise UsageError(f"No row of the table uses {min(unused)}.")
+        raise options.UsageError(f"No row of the table uses {min(unused)}.")
     return described
