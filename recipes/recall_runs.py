@@ -26,7 +26,7 @@ from recall_rows import PUBLISHED
 from recall_rows import ROWS
 from recall_rows import SETTINGS
 
-# The number of each task that distinguishes its runs.
+# For each task, the number in which its runs differ.
 AXES = {"mqar": "pairs", "copy": "distance", "binding": "people"}
 # Accuracy at which training stops, as in Zoology.
 _ENOUGH = 0.99

@@ -307,7 +307,7 @@ def evaluation_batches(experiment, model, split):
         # As for published perplexities: one continuous text in one row.
         return corpus.batches(split, 1, 100)
     # Documents are independent, so the number of rows does not change results.
-    # Empty rows are added, so that every device gets as many.
+    # Empty rows are added, so that all devices get equally many rows.
     starts = getattr(corpus, split).document_starts
     rows = min(settings["batch_size"], len(starts))
     devices = memlm.training.distribution.num_devices(model)

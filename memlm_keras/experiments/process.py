@@ -29,7 +29,7 @@ BACKENDS = ("tensorflow", "jax", "torch")
 
 
 def backend():
-    """Returns the name of the backend that Keras uses or would use."""
+    """Returns the name of the backend that Keras uses, or will use."""
     if "keras" in sys.modules:
         return sys.modules["keras"].config.backend()
     if "KERAS_BACKEND" in os.environ:
@@ -99,13 +99,14 @@ _UNUSED = {
 
 @contextlib.contextmanager
 def _only_needed_imports():
-    """Context in which Keras does not find modules that take seconds to import
-    and are not needed, and the garbage collector rests.
+    """Context in which Keras does not find modules that are slow to import and
+    not needed, and the garbage collector is off.
 
-    Later, they can be imported as ever."""
+    Afterwards, these modules can be imported."""
     hidden = {name: None for name in _UNUSED[backend()]}
     if backend() == "torch":
-        # For the compiler, Keras marks functions of random numbers.
+        # Keras only uses it to exclude functions that draw random numbers from
+        # compilation.
         hidden["torch._dynamo"] = types.SimpleNamespace(disable=_disable)
     hidden = {k: v for k, v in hidden.items() if k not in sys.modules}
     collects = gc.isenabled()
@@ -116,15 +117,15 @@ def _only_needed_imports():
     finally:
         for name in hidden:
             del sys.modules[name]
-        # What is imported stays, and is not to be looked through again.
+        # The collector need not search imported modules again.
         gc.freeze()
         if collects:
             gc.enable()
 
 
 def _disable():
-    """Does what `torch._dynamo.disable` does, and imports it only if a model
-    is compiled."""
+    """Decorates like `torch._dynamo.disable`, without importing it unless a
+    model is compiled."""
 
     def decorate(function):
         @functools.wraps(function)

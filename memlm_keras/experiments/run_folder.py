@@ -144,7 +144,7 @@ class RunFolder:
 
     @property
     def is_of_1_0(self):
-        """Whether the run was started by version 1.0, which wrote no kind."""
+        """Whether version 1.0 started the run; it did not record the kind."""
         return self.is_run and _KIND not in self._read(CONFIG)
 
     @property

@@ -315,8 +315,8 @@ def _suite(content):
                 regions = conditions[condition]
                 if region != "*" and region not in regions:
                     raise ValueError(
-                        f"{where} is past the sentence of item {number}, which "
-                        f"has the regions {', '.join(map(str, regions))}"
+                        f"{where} names no region of item {number}, which has "
+                        f"{', '.join(map(str, regions))}"
                     )
     names = content.get("region_meta") or {}
     return Suite(

@@ -126,7 +126,7 @@ def test_matched_parameters(folder):
         "daniluk2017/rm_tm_gated", "text", match_parameters=True, scale=0.05
     )
     assert larger.settings["units"] == 15
-    with pytest.raises(UsageError, match="no row whose size the"):
+    with pytest.raises(UsageError, match="a row whose size the"):
         Experiment("tran2016/lstm_1", "text", match_parameters=True).make()
 
 
@@ -414,7 +414,7 @@ def test_a_part_of_a_long_text_is_validated_on(folder, capsys):
 
     experiment.preset["validation_tokens"] = 43
     _, validation = experiment.training_batches(None)
-    assert f"40 of the {len(tokens)} tokens" in capsys.readouterr().out
+    assert f"40 of the {len(tokens)} validation" in capsys.readouterr().out
     ((_, targets, weights),) = validation
     assert weights.sum() == 40
     for row, found in enumerate(targets):

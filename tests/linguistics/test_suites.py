@@ -319,7 +319,7 @@ def test_pieces_of_words(tmp_path):
 @pytest.mark.parametrize(
     "change, message",
     [
-        (("predictions", 0, "formula", "(5;%same%) < 3"), "past the sentence"),
+        (("predictions", 0, "formula", "(5;%same%) < 3"), "names no region"),
         (("predictions", 0, "formula", "(1;%none%) < 3"), "no condition of it"),
         (
             ("predictions", 0, "formula", "(1;%same%) <"),
