@@ -63,6 +63,19 @@ settings.register_profile(
 settings.load_profile("ci" if "CI" in os.environ else "local")
 
 
+# Counts modules that are through.
+MODULES = itertools.count(1)
+# Their tests start programs and write models: several processes begin with
+# these files, and end with files of tests that take no time.
+LONGEST = ("serving", "integrations", "experiments", "recipes", "docs")
+
+
+def pytest_configure(config):
+    """`--dist loadfile` deals files in the order in which they stand."""
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
+
+
 def pytest_addoption(parser):
     parser.addoption(
         "--every-kind",
@@ -87,6 +100,15 @@ def pytest_collection_modifyitems(config, items):
     elsewhere = [item for item, here in zip(items, chosen) if not here]
     config.hook.pytest_deselected(items=elsewhere)
     items[:] = itertools.compress(items, chosen)
+    if hasattr(config, "workerinput"):
+        tests = collections.Counter(item.path for item in items)
+        items.sort(
+            key=lambda item: (
+                item.path.parent.name not in LONGEST,
+                -tests[item.path],
+                item.path,
+            )
+        )
 
 
 def pytest_terminal_summary(terminalreporter, config):
@@ -235,7 +257,9 @@ def forget_what_was_compiled():
     yield
     if keras.backend.backend() == "tensorflow":
         _forget_graphs()
-    gc.unfreeze()
+    if next(MODULES) % 8 == 0:
+        # Looking at all objects takes half a second.
+        gc.unfreeze()
     gc.collect()
     if keras.backend.backend() == "jax":
         import jax

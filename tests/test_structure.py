@@ -75,6 +75,9 @@ def sources():
 
 
 SOURCES = sources()
+NODES = [
+    (name, node) for name, tree in SOURCES.items() for node in ast.walk(tree)
+]
 
 
 def imports(name):
@@ -307,13 +310,15 @@ def test_words_are_found_in_names_of_any_case():
     assert list(public_names(tree)) == ["f", "articles"]
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_public_names_are_the_fields(name):
-    names = {*name.split("."), *public_names(SOURCES[name])}
-    names = {each for each in names if not each.startswith("_")}
-    assert not [
-        found for each in sorted(names) for found in words_to_replace(each)
-    ]
+def test_public_names_are_the_fields():
+    found = {
+        f"{module}: {better}"
+        for module, tree in SOURCES.items()
+        for name in {*module.split("."), *public_names(tree)}
+        if not name.startswith("_")
+        for better in words_to_replace(name)
+    }
+    assert not found
 
 
 # === Docstrings say what a thing is or does ===
@@ -321,33 +326,30 @@ def test_public_names_are_the_fields(name):
 _OPENING = re.compile(r"(What|Has|Tells|Who|How)\b|As (of\b|`)")
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_docstrings_open_with_the_thing_itself(name):
+def test_docstrings_open_with_the_thing_itself():
     described = (ast.Module, ast.ClassDef, ast.FunctionDef)
-    openings = [
-        docstring.splitlines()[0]
-        for node in ast.walk(SOURCES[name])
+    assert not [
+        (name, docstring.splitlines()[0])
+        for name, node in NODES
         if isinstance(node, described)
         and (docstring := ast.get_docstring(node))
+        and _OPENING.match(docstring)
     ]
-    assert not list(filter(_OPENING.match, openings))
 
 
 # === Calls name their arguments ===
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_no_call_is_made_of_pieces_of_a_tuple(name):
+def test_no_call_is_made_of_pieces_of_a_tuple():
     """`f(*(a, b), c=d)` hides from the reader what is what."""
-    found = [
-        call.lineno
-        for call in ast.walk(SOURCES[name])
+    assert not [
+        (name, call.lineno)
+        for name, call in NODES
         if isinstance(call, ast.Call)
         for argument in call.args
         if isinstance(argument, ast.Starred)
         and isinstance(argument.value, (ast.Tuple, ast.List))
     ]
-    assert not found
 
 
 # === No file or function only passes a reader on ===
@@ -368,30 +370,22 @@ ALONE = {
 }
 
 
-def importers():
-    """Dict from dotted name to the names of the modules that import it."""
-    found = {name: set() for name in SOURCES}
-    for name in SOURCES:
-        for module in imports(name):
-            found[module].add(name)
-    return found
-
-
 def test_modules_have_two_importers_or_public_names():
     """A package's `__init__` imports public names; `import_module` loads
     commands and formats by their names."""
+    importers = {name: set() for name in SOURCES}
+    for name in SOURCES:
+        for module in imports(name):
+            importers[module].add(name)
     packages = {name.rpartition(".")[0] for name in SOURCES}
     loaded = {
-        text
-        for tree in SOURCES.values()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant)
-        for text in [node.value]
-        if isinstance(text, str)
+        node.value
+        for _, node in NODES
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     lonely = [
         name.partition(".")[2]
-        for name, found in importers().items()
+        for name, found in importers.items()
         if len(found) < 2
         and not found & packages
         and name not in packages
@@ -410,32 +404,29 @@ def counted(nodes):
     )
 
 
-NODES = [node for tree in SOURCES.values() for node in ast.walk(tree)]
-USES = counted(NODES)
-CALLS = counted(node.func for node in NODES if isinstance(node, ast.Call))
-DEFINED = collections.Counter(
-    node.name for node in NODES if isinstance(node, ast.FunctionDef)
-)
+USES = counted(node for _, node in NODES)
+CALLS = counted(node.func for _, node in NODES if isinstance(node, ast.Call))
+FUNCTIONS = [
+    (name, node) for name, node in NODES if isinstance(node, ast.FunctionDef)
+]
+DEFINED = collections.Counter(node.name for _, node in FUNCTIONS)
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_private_functions_of_one_line_are_used_twice(name):
+def test_private_functions_of_one_line_are_used_twice():
     """A line that runs once is read where it runs."""
     short = []
-    for node in ast.walk(SOURCES[name]):
-        if not isinstance(node, ast.FunctionDef) or node.decorator_list:
+    for name, node in FUNCTIONS:
+        if node.decorator_list or not re.match(r"_[a-z]", node.name):
             continue
-        overrides = f"super().{node.name}(" in ast.unparse(node)
-        if overrides or not re.match(r"_[a-z]", node.name):
-            continue
-        # Functions that are passed as values may be short.
+        # Functions that are passed as values may be short, and overrides.
         if not USES[node.name] == CALLS[node.name] == DEFINED[node.name] == 1:
             continue
         statements = node.body[1:] if ast.get_docstring(node) else node.body
-        if len(statements) == 1 and (
-            statements[0].end_lineno == statements[0].lineno
-        ):
-            short.append(node.name)
+        one_line = statements and (
+            statements[0].lineno == statements[-1].end_lineno
+        )
+        if one_line and f"super().{node.name}(" not in ast.unparse(node):
+            short.append((name, node.name))
     assert not short
 
 

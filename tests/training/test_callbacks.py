@@ -1,6 +1,5 @@
 """Learning-rate halving, NaN, throughput."""
 
-import functools
 import time
 
 import keras
@@ -18,26 +17,53 @@ from memlm_keras.training.callbacks import TimeEstimate
 pytestmark = pytest.mark.backend
 
 
-def small_model():
-    model = LanguageModel(11, 4, [keras.layers.GRU(6)])
-    model.compile(keras.optimizers.SGD(0.5))
-    return model, Batches(np.arange(200) % 11, batch_size=2, segment_length=5)
-
-
 class Spoil(keras.callbacks.Callback):
-    """Puts NaN in a weight before a batch of the second epoch."""
+    """Spoils a weight before a batch of the second epoch."""
 
-    value = np.nan
+    def __init__(self, value=np.nan):
+        super().__init__()
+        self.value = value
 
     def on_epoch_begin(self, epoch, logs=None):
         self.epoch = epoch
 
     def on_train_batch_begin(self, batch, logs=None):
         if self.epoch == 1 and batch == 3:
-            head = self.model.head
-            bias = keras.ops.convert_to_numpy(head.bias).copy()
+            bias = np.array(self.model.head.get_weights()[-1])
             bias[2] = self.value
-            head.bias.assign(bias)
+            self.model.head.bias.assign(bias)
+
+
+class Keep(keras.callbacks.Callback):
+    """Keeps logs and weights of each epoch."""
+
+    def on_train_begin(self, logs=None):
+        self.logs, self.weights = [], []
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.logs.append(dict(logs))
+        self.weights.append(self.model.get_weights())
+
+
+BATCHES = Batches(np.arange(200) % 11, batch_size=2, segment_length=5)
+
+
+def small_model(optimizer=None):
+    model = LanguageModel(11, 4, [keras.layers.GRU(6)])
+    model.compile(optimizer or keras.optimizers.SGD(0.5))
+    return model
+
+
+def fit(model, *callbacks, epochs=3, batches=BATCHES, **arguments):
+    return model.fit(
+        batches, epochs=epochs, callbacks=callbacks, verbose=0, **arguments
+    ).history
+
+
+def require_weights(model, expected):
+    for weight, value in zip(model.get_weights(), expected):
+        assert np.isfinite(weight).all()
+        np.testing.assert_array_equal(weight, value)
 
 
 def test_halve_after_follows_tran():
@@ -59,143 +85,83 @@ def test_halve_after_refuses(arguments, message):
 
 
 def test_nan_stops_with_the_weights_of_the_epoch_before():
-    model, batches = small_model()
-    good = []
-    keep = keras.callbacks.LambdaCallback(
-        on_epoch_end=lambda epoch, logs: good.append(model.get_weights())
-    )
-    stop = StopOnNaN()
-    history = model.fit(
-        batches, epochs=5, callbacks=[keep, stop, Spoil()], verbose=0
-    )
-    assert stop.stopped
-    assert len(history.history["loss"]) == 2
-    for weight, expected in zip(model.get_weights(), good[0]):
-        assert np.isfinite(weight).all()
-        np.testing.assert_array_equal(weight, expected)
-    # The model is whole again: it can go on.
-    assert np.isfinite(
-        model.evaluate(batches, verbose=0, return_dict=True)["loss"]
-    )
+    """And with the optimizer's: training can go on."""
+    model = small_model(keras.optimizers.Adam(0.01))
+    keep, stop = Keep(), StopOnNaN()
+    history = fit(model, keep, stop, Spoil(), epochs=5)
+    assert stop.stopped and len(history["loss"]) == 2
+    require_weights(model, keep.weights[0])
+    assert np.isfinite(fit(model, epochs=1)["loss"]).all()
 
 
 def test_a_perplexity_that_overflows_stops_too():
-    model, batches = small_model()
+    model, stop = small_model(keras.optimizers.SGD(1e6)), StopOnNaN()
     before = model.get_weights()
-    model.compile(keras.optimizers.SGD(1e6))
-    stop = StopOnNaN()
-    fit = functools.partial(model.fit, batches, epochs=3, verbose=0)
-    history = fit(validation_data=batches, callbacks=[stop]).history
+    history = fit(model, stop, validation_data=BATCHES)
     assert stop.stopped and len(history["loss"]) == 1
-    for weight, expected in zip(model.get_weights(), before):
-        np.testing.assert_array_equal(weight, expected)
+    require_weights(model, before)
 
 
 @pytest.mark.backend("torch")
 def test_a_checkpoint_tells_that_training_was_stopped(tmp_path):
-    model, batches = small_model()
-    stop = StopOnNaN()
-    checkpoint = Checkpoint(tmp_path / "checkpoint.npz", batches, [stop])
-    model.fit(
-        batches, epochs=3, callbacks=[stop, Spoil(), checkpoint], verbose=0
-    )
-    assert stop.stopped
-    model, batches = small_model()
-    resumed = StopOnNaN()
-    checkpoint = Checkpoint(tmp_path / "checkpoint.npz", batches, [resumed])
-    model.fit(batches, epochs=3, callbacks=[resumed, checkpoint], verbose=0)
-    assert resumed.stopped
-
-
-@pytest.mark.backend("torch")
-def test_training_goes_on_after_nan_with_adam():
-    model, batches = small_model()
-    model.compile(keras.optimizers.Adam(0.01))
-    model.fit(batches, epochs=3, callbacks=[StopOnNaN(), Spoil()], verbose=0)
-    history = model.fit(batches, epochs=2, verbose=0).history
-    assert np.isfinite(history["loss"]).all()
+    for others in ([Spoil()], []):
+        stop = StopOnNaN()
+        checkpoint = Checkpoint(tmp_path / "checkpoint.npz", BATCHES, [stop])
+        fit(small_model(), stop, *others, checkpoint)
+        assert stop.stopped
 
 
 @pytest.mark.backend("torch")
 def test_nan_with_snapshots_within_the_epoch():
-    model, batches = small_model()
-    stop, ends = StopOnNaN(frequency=1), []
-    keep = keras.callbacks.LambdaCallback(
-        on_epoch_end=lambda epoch, logs: ends.append(model.get_weights())
-    )
-    model.fit(batches, epochs=5, callbacks=[keep, stop, Spoil()], verbose=0)
+    model, keep, stop = small_model(), Keep(), StopOnNaN(frequency=1)
+    fit(model, keep, stop, Spoil())
     assert stop.stopped
-    assert np.any(model.get_weights()[0] != ends[0][0])
+    assert np.any(model.get_weights()[0] != keep.weights[0][0])
     assert all(np.isfinite(weight).all() for weight in model.get_weights())
 
 
 def test_nan_before_training_is_an_error():
-    model, batches = small_model()
+    model = small_model()
     model.head.bias.assign(np.full(11, np.nan))
     with pytest.raises(ValueError, match="not finite before training"):
-        model.fit(batches, callbacks=[StopOnNaN()], verbose=0)
+        fit(model, StopOnNaN())
     with pytest.raises(ValueError, match="`frequency`"):
         StopOnNaN(frequency=0)
 
 
 def test_early_stopping_rolls_back_to_the_best_weights():
-    model, batches = small_model()
-    kept = []
-    keep = keras.callbacks.LambdaCallback(
-        on_epoch_end=lambda epoch, logs: kept.append(
-            (logs["val_perplexity"], model.get_weights())
-        )
-    )
-    # More than two epochs take back.
-    spoil = Spoil()
-    spoil.value = 50.0
+    model, keep = small_model(), Keep()
     stop = keras.callbacks.EarlyStopping(
         "val_perplexity", patience=2, mode="min", restore_best_weights=True
     )
     validation = Batches(np.arange(60) % 11, batch_size=3, segment_length=5)
-    model.fit(
-        batches,
-        validation_data=validation,
-        epochs=12,
-        callbacks=[keep, stop, spoil],
-        verbose=0,
-    )
-    assert len(kept) == 3
-    best = min(kept, key=lambda pair: pair[0])[1]
-    trained = len(model.trainable_weights)
-    for weight, expected in zip(model.get_weights()[:trained], best):
-        np.testing.assert_array_equal(weight, expected)
+    # More than two epochs take back.
+    spoil = Spoil(50.0)
+    fit(model, keep, stop, spoil, epochs=12, validation_data=validation)
+    perplexities = [logs["val_perplexity"] for logs in keep.logs]
+    assert len(perplexities) == 3
+    best = keep.weights[np.argmin(perplexities)]
+    require_weights(model, best[: len(model.trainable_weights)])
 
 
 @pytest.mark.backend("torch")
 def test_throughput_counts_tokens_of_the_epoch():
-    model, batches = small_model()
-    history = model.fit(
-        batches, epochs=2, callbacks=[Throughput(batches)], verbose=0
-    ).history
-    for seconds, rate in zip(history["seconds"], history["tokens_per_second"]):
-        assert seconds > 0
-        assert seconds * rate == pytest.approx(200)
-    batches.start_at(0, 15)
-    logs = model.fit(batches, callbacks=[Throughput(batches)], verbose=0)
-    (seconds,), (rate,) = (
-        logs.history[name] for name in ("seconds", "tokens_per_second")
-    )
-    assert seconds * rate == pytest.approx(50)
+    batches = Batches(np.arange(200) % 11, batch_size=2, segment_length=5)
+    model, throughput = small_model(), Throughput(batches)
+    for start, epochs, count in ((0, 2, 200), (15, 1, 50)):
+        batches.start_at(0, start)
+        logs = fit(model, throughput, batches=batches, epochs=epochs)
+        pairs = zip(logs["seconds"], logs["tokens_per_second"], strict=True)
+        for seconds, rate in pairs:
+            assert seconds > 0 and seconds * rate == pytest.approx(count)
 
 
 @pytest.mark.parametrize(
-    "steps, said",
-    [
-        (
-            1000,
-            "about 2 minutes; 3 epochs, if training does not stop before, 5",
-        ),
-        (20, "about 2 seconds; 2 epochs, if training does not stop before, 4"),
-    ],
+    "steps, unit, epochs, total",
+    [(1000, "minutes", 3, 5), (20, "seconds", 2, 4)],
 )
 def test_the_estimate_leaves_out_slow_first_batches(
-    monkeypatch, capsys, steps, said
+    monkeypatch, capsys, steps, unit, epochs, total
 ):
     """Of a long epoch, and of several short ones."""
     estimate = TimeEstimate()
@@ -208,4 +174,5 @@ def test_the_estimate_leaves_out_slow_first_batches(
         estimate.on_epoch_begin(2 + place // steps)
         estimate.on_train_batch_end(place % steps)
     (line,) = capsys.readouterr().out.strip().splitlines()
-    assert line.startswith(f"An epoch takes {said}")
+    said = f"about 2 {unit}; {epochs} epochs, if training does not stop before"
+    assert line.startswith(f"An epoch takes {said}, {total}")

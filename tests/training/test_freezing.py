@@ -1,5 +1,7 @@
 """Embeddings that are not trained at first, and the rate that is halved."""
 
+import contextlib
+
 import keras
 import numpy as np
 import pytest
@@ -29,6 +31,14 @@ def batches(random):
     return PairBatches(sentences, sentences[::-1], labels, 4, shuffle=True)
 
 
+def fit(model, batches, *callbacks, epochs=1):
+    model.fit(batches, epochs=epochs, verbose=0, callbacks=callbacks)
+
+
+def embeddings_of(model):
+    return np.array(model.get_weights()[0])
+
+
 class Watch(keras.callbacks.Callback):
     """Notes the embeddings and another weight after each epoch."""
 
@@ -37,17 +47,14 @@ class Watch(keras.callbacks.Callback):
         self.embeddings, self.others = [], []
 
     def on_epoch_end(self, epoch, logs=None):
-        self.embeddings.append(np.array(self.model.get_weights()[0]))
+        self.embeddings.append(embeddings_of(self.model))
         self.others.append(np.array(self.model.head.get_weights()[0]))
 
 
 def test_frozen_and_thawed(model, batches):
-    before = np.array(model.get_weights()[0])
-    assert before.shape == (9, 4)
+    before = embeddings_of(model)
     watch = Watch()
-    model.fit(
-        batches, epochs=3, verbose=0, callbacks=[FreezeEmbeddings(2), watch]
-    )
+    fit(model, batches, FreezeEmbeddings(2), watch, epochs=3)
     np.testing.assert_array_equal(watch.embeddings[0], before)
     np.testing.assert_array_equal(watch.embeddings[1], before)
     assert (watch.embeddings[2] != before).any()
@@ -55,7 +62,7 @@ def test_frozen_and_thawed(model, batches):
 
 
 def test_the_optimizer_remembers_nothing_of_what_was_frozen(model, batches):
-    model.fit(batches, epochs=1, verbose=0, callbacks=[FreezeEmbeddings(1)])
+    fit(model, batches, FreezeEmbeddings(1))
     moments = [
         np.array(keras.ops.convert_to_numpy(variable))
         for variable in model.optimizer.variables
@@ -67,40 +74,30 @@ def test_the_optimizer_remembers_nothing_of_what_was_frozen(model, batches):
 
 def test_only_some_words(model, batches):
     """The others are trained from the start."""
-    before = np.array(model.get_weights()[0])
+    before = embeddings_of(model)
     words = np.arange(9) < 5
     watch = Watch()
-    model.fit(
-        batches,
-        epochs=2,
-        verbose=0,
-        callbacks=[FreezeEmbeddings(1, words), watch],
-    )
+    fit(model, batches, FreezeEmbeddings(1, words), watch, epochs=2)
     first, second = watch.embeddings
     np.testing.assert_array_equal(first[words], before[words])
     # No sentence has the word 0.
     assert (first[5:] != before[5:]).any(axis=1).all()
     assert (second[1:5] != before[1:5]).any(axis=1).all()
     with pytest.raises(ValueError, match=r"shape \(9,\).*shape \(4,\)"):
-        model.fit(
-            batches, verbose=0, callbacks=[FreezeEmbeddings(1, words[:4])]
-        )
+        fit(model, batches, FreezeEmbeddings(1, words[:4]))
 
 
 @pytest.mark.backend(one_in=2)
 @pytest.mark.parametrize("restored", [False, True])
 def test_a_later_training_is_not_frozen(model, batches, restored):
     """Nor is it where the weights of a frozen epoch were put back."""
-    callbacks = [FreezeEmbeddings(5)]
-    if restored:
-        best_first = keras.callbacks.EarlyStopping(
-            "loss", mode="max", patience=9, restore_best_weights=True
-        )
-        callbacks.append(best_first)
-    model.fit(batches, epochs=2, verbose=0, callbacks=callbacks)
-    before = np.array(model.get_weights()[0])
-    model.fit(batches, epochs=1, verbose=0)
-    assert (np.array(model.get_weights()[0]) != before).any()
+    best_first = keras.callbacks.EarlyStopping(
+        "loss", mode="max", patience=9, restore_best_weights=restored
+    )
+    fit(model, batches, FreezeEmbeddings(5), best_first, epochs=2)
+    before = embeddings_of(model)
+    fit(model, batches)
+    assert (embeddings_of(model) != before).any()
 
 
 @pytest.mark.backend(one_in=3)
@@ -118,11 +115,10 @@ def test_momentum_of_an_earlier_training_moves_nothing(
     words = np.arange(9) < 5 if some else None
     frozen = slice(5) if some else slice(None)
     model.compile(type(optimizer).from_config(optimizer.get_config()))
-    model.fit(batches, epochs=1, verbose=0)
-    before = np.array(model.get_weights()[0])
+    fit(model, batches)
+    before = embeddings_of(model)
     watch = Watch()
-    freeze = FreezeEmbeddings(1, words)
-    model.fit(batches, epochs=2, verbose=0, callbacks=[freeze, watch])
+    fit(model, batches, FreezeEmbeddings(1, words), watch, epochs=2)
     first, second = watch.embeddings
     np.testing.assert_array_equal(first[frozen], before[frozen])
     assert not some or (first[5:] != before[5:]).any()
@@ -132,19 +128,19 @@ def test_momentum_of_an_earlier_training_moves_nothing(
 def test_steps_in_one_execution_are_refused(model, batches):
     model.steps_per_execution = 2
     with pytest.raises(ValueError, match="`steps_per_execution.*: .*2"):
-        model.fit(batches, verbose=0, callbacks=[FreezeEmbeddings()])
+        fit(model, batches, FreezeEmbeddings())
 
 
 def test_a_saved_model_is_not_frozen(model, batches, tmp_path):
     """A loop that trains it need not know that there was something to undo."""
     path = tmp_path / "model.keras"
-    callbacks = [FreezeEmbeddings(1), keras.callbacks.ModelCheckpoint(path)]
-    model.fit(batches, epochs=1, verbose=0, callbacks=callbacks)
+    save = keras.callbacks.ModelCheckpoint(path)
+    fit(model, batches, FreezeEmbeddings(1), save)
     loaded = keras.saving.load_model(path, compile=False)
     loaded.compile("adam")
-    before = np.array(loaded.get_weights()[0])
+    before = embeddings_of(loaded)
     loaded.train_on_batch(*batches[0])
-    assert (np.array(loaded.get_weights()[0]) != before).any()
+    assert (embeddings_of(loaded) != before).any()
     loaded.gradient_mask.freeze()
     loaded.load_weights(path)
     assert (np.array(loaded.gradient_mask.shares) == 1).all()
@@ -154,11 +150,7 @@ def test_a_model_without_a_mask():
     model = LanguageModel(9, 4, [keras.layers.GRU(4)])
     model.compile()
     with pytest.raises(ValueError, match="needs a model with a `gradient_m"):
-        model.fit(
-            Batches(np.arange(40) % 9, 2, 5),
-            callbacks=[FreezeEmbeddings()],
-            verbose=0,
-        )
+        fit(model, Batches(np.arange(40) % 9, 2, 5), FreezeEmbeddings())
     with pytest.raises(ValueError, match="`epochs` must be .*at least 0"):
         FreezeEmbeddings(-1)
 
@@ -198,22 +190,11 @@ def test_halved_when_worse_than_so_many_epochs_ago(
 @pytest.mark.backend("torch")
 def test_nothing_to_halve_by(model, batches):
     with pytest.raises(ValueError, match="no 'val_accuracy' to halve.*loss"):
-        model.fit(batches, callbacks=[HalveOnDrop()], verbose=0)
+        fit(model, batches, HalveOnDrop())
     with pytest.raises(ValueError, match="`epochs` must be .*at least 1"):
         HalveOnDrop(epochs=0)
     with pytest.raises(ValueError, match="`factor` must lie between"):
         HalveOnDrop(factor=1.0)
-
-
-class Stop(keras.callbacks.Callback):
-    """Ends a run within an epoch, as a kill does."""
-
-    def on_train_batch_end(self, batch, logs=None):
-        if self.epoch == 1 and batch == 3:
-            raise KeyboardInterrupt
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self.epoch = epoch
 
 
 @pytest.mark.backend("torch", "tensorflow")
@@ -222,36 +203,31 @@ def test_an_interrupted_run_goes_on(random, tmp_path):
     sentences = [random.integers(1, 9, 3) for _ in range(26)]
     labels = random.integers(0, 3, 26)
 
-    def run(folder, stop=(), jit_compile=False):
+    def run(folder, stop_at=None):
+        """Weights after three epochs of five batches, or so many batches."""
         keras.utils.set_random_seed(1)
         model = EntailmentClassifier(9, 4, keras.layers.GRU(4))
-        model.compile(keras.optimizers.Adam(0.01), jit_compile=jit_compile)
+        model.compile(keras.optimizers.Adam(0.01), jit_compile=False)
         batches = PairBatches(
-            sentences,
-            sentences[::-1],
-            labels,
-            batch_size=4,
-            shuffle=True,
-            batches_per_epoch=5,
+            sentences, sentences[::-1], labels, 4, True, batches_per_epoch=5
         )
         watched = [FreezeEmbeddings(1), HalveOnDrop("accuracy")]
-        checkpoint = Checkpoint(
-            folder / "checkpoint.npz", batches, watched, frequency=3
-        )
-        try:
-            model.fit(
-                batches,
-                epochs=3,
-                callbacks=[*watched, *stop, checkpoint],
-                verbose=0,
-            )
-        except KeyboardInterrupt:
-            return None
-        return model.get_weights()
+        path, left = folder / "checkpoint.npz", iter(range(stop_at or 99))
+
+        def stop(batch, logs):
+            if next(left) + 1 == stop_at:
+                raise KeyboardInterrupt
+
+        stopping = keras.callbacks.LambdaCallback(on_train_batch_end=stop)
+        checkpoint = Checkpoint(path, batches, watched, frequency=3)
+        with contextlib.suppress(KeyboardInterrupt):
+            fit(model, batches, *watched, stopping, checkpoint, epochs=3)
+        return model.get_weights(), checkpoint.resumed_from
 
     (tmp_path / "whole").mkdir()
-    whole = run(tmp_path / "whole")
-    assert run(tmp_path, stop=[Stop()]) is None
-    resumed = run(tmp_path)
+    whole, _ = run(tmp_path / "whole")
+    run(tmp_path, stop_at=9)
+    resumed, place = run(tmp_path)
+    assert place == (1, 3)
     for expected, found in zip(whole, resumed):
         np.testing.assert_allclose(found, expected, atol=1e-6)
