@@ -5,31 +5,35 @@ import keras
 import memlm_keras as memlm
 
 
-def language_model(*recurrent, **arguments):
-    return memlm.LanguageModel(11, 4, [*recurrent], **arguments)
+def language_model(*recurrent, size=11, **arguments):
+    return memlm.LanguageModel(size, 4, [*recurrent], **arguments)
 
 
-def of_memory(memory):
-    return language_model(keras.layers.GRU(6), memory=memory)
+def of_memory(memory, size):
+    return language_model(keras.layers.GRU(6), size=size, memory=memory)
 
 
-def ensemble():
-    layers = keras.layers.LSTM(6), keras.layers.GRU(5)
-    return memlm.Ensemble([language_model(layer) for layer in layers])
-
-
+# Functions of the size of the vocabulary.
 MODELS = {
-    "ensemble": ensemble,
-    "induction": lambda: of_memory(memlm.memory.InductionAttention(window=3)),
-    "delta_rule": lambda: of_memory(
-        memlm.memory.DeltaRule(2, 4, kernel_size=3, decay=True)
+    "induction": lambda size=11: of_memory(
+        memlm.memory.InductionAttention(window=3), size
     ),
-    "holographic": lambda: of_memory(
-        memlm.memory.DeltaRule(3, 2, decay=True, holographic=True)
+    "delta_rule": lambda size=11: of_memory(
+        memlm.memory.DeltaRule(2, 4, kernel_size=3, decay=True), size
     ),
-    "in_bfloat16": lambda: language_model(
+    "holographic": lambda size=11: of_memory(
+        memlm.memory.DeltaRule(3, 2, decay=True, holographic=True), size
+    ),
+    "in_bfloat16": lambda size=11: language_model(
         keras.layers.LSTM(6, dtype="mixed_bfloat16"),
+        size=size,
         memory=memlm.memory.KeyValue(window=3),
         dtype="mixed_float16",
+    ),
+    "ensemble": lambda size=11: memlm.Ensemble(
+        [
+            language_model(layer, size=size)
+            for layer in (keras.layers.LSTM(6), keras.layers.GRU(5))
+        ]
     ),
 }

@@ -123,10 +123,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _predict(self, name, version, verb):
         length = int(self.headers["Content-Length"])
         request = json.loads(self.rfile.read(length))
-        rows = "instances" in request
-        if rows == ("inputs" in request):
-            raise Refused('Give "instances" or "inputs", and not both.')
-        inputs = _columns(request["instances"]) if rows else request["inputs"]
+        inputs = request["inputs"]
         signature = request.get("signature_name", "serving_default")
         if not isinstance(inputs, dict):
             function = self.server.models.find(name, version)[signature]
@@ -134,11 +131,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             inputs = {key: inputs}
         found = self.server.models.run(name, version, signature, inputs)
         found = {key: _plain(value) for key, value in found.items()}
-        if rows:
-            if len({len(value) for value in found.values()}) > 1:
-                raise Refused("Outputs do not have the same first dimension.")
-            return {"predictions": _rows(found)}
-        return {"outputs": _only(found)}
+        if len(found) == 1:
+            (found,) = found.values()
+        return {"outputs": found}
 
 
 def _outputs(function):
@@ -148,25 +143,6 @@ def _outputs(function):
         }
         for key, spec in function.structured_outputs.items()
     }
-
-
-def _columns(instances):
-    if not isinstance(instances[0], dict):
-        return instances
-    return {key: [row[key] for row in instances] for key in instances[0]}
-
-
-def _rows(columns):
-    if len(columns) == 1:
-        return _only(columns)
-    return [dict(zip(columns, row)) for row in zip(*columns.values())]
-
-
-def _only(columns):
-    if len(columns) == 1:
-        (value,) = columns.values()
-        return value
-    return columns
 
 
 def _plain(array):

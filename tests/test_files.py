@@ -1,6 +1,7 @@
 """Files written whole or not at all, by whoever, and errors of damaged ones."""
 
 import errno
+import functools
 import multiprocessing
 import os
 import re
@@ -22,6 +23,17 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
+def write(path, text="new", file=None, error=None):
+    """Writes a file; a folder with that file, if it is named; then fails."""
+    with atomic_path(path) as temporary:
+        if file:
+            temporary.mkdir()
+            temporary /= file
+        temporary.write_text(text)
+        if error:
+            raise error
+
+
 def test_file_is_moved_into_place(tmp_path):
     target = tmp_path / "new" / "model.weights.h5"
     with atomic_path(target) as temporary:
@@ -35,9 +47,7 @@ def test_file_is_moved_into_place(tmp_path):
 def test_folder_replaces_folder(tmp_path):
     target = tmp_path / "export"
     for content in ("old", "new"):
-        with atomic_path(target) as temporary:
-            temporary.mkdir()
-            (temporary / content).write_text(content)
+        write(target, file=content)
     assert names(target) == ["new"]
     assert names(tmp_path) == ["export"]
 
@@ -53,34 +63,24 @@ def test_nothing_of_another_kind_is_replaced(tmp_path, kind):
         os.mkfifo(path)
     before = path.lstat()
     with pytest.raises(ValueError, match="Cannot write .*path: it is a"):
-        with atomic_path(path) as temporary:
-            if kind == "file":
-                temporary.mkdir()
-            else:
-                temporary.write_text("new")
+        write(path, file="new" if kind == "file" else None)
     assert path.lstat() == before and names(tmp_path) == ["path"]
 
 
 def test_the_target_of_a_link_is_replaced(tmp_path):
     (tmp_path / "target").write_text("old")
     (tmp_path / "link").symlink_to(tmp_path / "target")
-    with atomic_path(tmp_path / "link") as temporary:
-        temporary.write_text("new")
+    write(tmp_path / "link")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "target").read_text() == "new"
 
 
-@pytest.mark.parametrize("make_folder", [False, True])
-def test_failure_leaves_what_was_there(tmp_path, make_folder):
+@pytest.mark.parametrize("file", [None, "part"])
+def test_failure_leaves_what_was_there(tmp_path, file):
     target = tmp_path / "result"
     target.write_text("old")
-    with pytest.raises(KeyboardInterrupt), atomic_path(target) as temporary:
-        if make_folder:
-            temporary.mkdir()
-            (temporary / "part").write_text("half")
-        else:
-            temporary.write_text("half")
-        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        write(target, file=file, error=KeyboardInterrupt())
     assert target.read_text() == "old"
     assert names(tmp_path) == ["result"]
 
@@ -97,16 +97,14 @@ def test_writing_nothing_is_an_error(tmp_path):
 def test_parent_that_cannot_be_made_is_named(tmp_path, below):
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(OSError, match=f"Cannot write .*{below}"):
-        with atomic_path(tmp_path / below):
-            pytest.fail("the block must not run")
+        write(tmp_path / below)
 
 
 def test_unwritable_parent_is_a_permission_error(tmp_path, monkeypatch):
     # Not by file modes, which do not bind the super-user.
     monkeypatch.setattr("os.access", lambda path, mode: False)
     with pytest.raises(PermissionError, match="Cannot write .*result"):
-        with atomic_path(tmp_path / "result"):
-            pytest.fail("the block must not run")
+        write(tmp_path / "result")
 
 
 # === Damaged files of JSON ===
@@ -160,7 +158,7 @@ def test_processes_that_write_the_same_folder(tmp_path, monkeypatch, exchange):
     target = tmp_path / "cache" / "tokens"
     barrier = multiprocessing.get_context("fork").Barrier(4)
 
-    def write(index):
+    def write_often(index):
         barrier.wait(60)
         for number in range(40):
             with atomic_path(target) as temporary:
@@ -170,7 +168,7 @@ def test_processes_that_write_the_same_folder(tmp_path, monkeypatch, exchange):
             # At any time there is one or another.
             assert target.is_dir() or not exchange
 
-    assert in_processes(write, 4) == [0] * 4
+    assert in_processes(write_often, 4) == [0] * 4
     assert (target / "first").read_text() == (target / "second").read_text()
     assert names(target.parent) == ["tokens"]
 
@@ -179,13 +177,13 @@ def test_folders_of_killed_writers_are_removed(tmp_path):
     target = tmp_path / "result"
     target.write_text("old")
 
-    def write(index):
+    def be_killed(index):
         with atomic_path(target) as temporary:
             temporary.mkdir()
             (temporary / "part").write_text("half")
             os.kill(os.getpid(), signal.SIGKILL)
 
-    assert in_processes(write, 3) == [-signal.SIGKILL] * 3
+    assert in_processes(be_killed, 3) == [-signal.SIGKILL] * 3
     # The last to begin may have removed those of the others.
     left = set(names(tmp_path)) - {"result"}
     assert left
@@ -193,8 +191,7 @@ def test_folders_of_killed_writers_are_removed(tmp_path):
         assert re.fullmatch(r"\.memlm-[0-9a-f]{12}\.partial", name)
     assert target.read_text() == "old"
     (tmp_path / ".hidden.partial").mkdir()
-    with atomic_path(tmp_path / "another") as temporary:
-        temporary.write_text("new")
+    write(tmp_path / "another")
     assert names(tmp_path) == [".hidden.partial", "another", "result"]
 
 
@@ -202,13 +199,9 @@ def test_folders_of_living_writers_stay(tmp_path):
     with atomic_path(tmp_path / "slow") as slow:
         slow.mkdir()
         (slow / "part").write_text("half")
-
-        def write(index):
-            with atomic_path(tmp_path / "quick") as temporary:
-                temporary.write_text("whole")
-
-        assert in_processes(write, 2) == [0, 0]
-        write(2)
+        quick = functools.partial(write, tmp_path / "quick", "whole")
+        assert in_processes(lambda index: quick(), 2) == [0, 0]
+        quick()
         assert (slow / "part").read_text() == "half"
     assert names(tmp_path) == ["quick", "slow"]
 
@@ -224,23 +217,17 @@ def test_killed_between_old_and_new(tmp_path, monkeypatch):
         if source == target:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def write(content):
-        with atomic_path(target) as temporary:
-            temporary.mkdir()
-            (temporary / content).write_text(content)
-
     def be_killed(index):
         files.os.replace = kill_when_old_is_away
-        write("new")
+        write(target, file="new")
 
-    write("old")
+    write(target, file="old")
     assert in_processes(be_killed, 1) == [-signal.SIGKILL]
     assert not target.exists()
-    with atomic_path(tmp_path / "other") as temporary:
-        temporary.write_text("")
+    write(tmp_path / "other")
     assert names(target) == ["old"]
     assert names(tmp_path) == ["export", "other"]
-    write("newer")
+    write(target, file="newer")
     assert names(target) == ["newer"]
     assert names(tmp_path) == ["export", "other"]
 
@@ -267,8 +254,8 @@ def test_a_folder_is_held_by_one_process(tmp_path):
     assert names(folder) == []
     assert in_processes(be_killed, 1) == [-signal.SIGKILL]
     assert names(folder) == [files.LOCK]
-    with files.hold(folder), atomic_path(folder / "result") as temporary:
-        temporary.write_text("")
+    with files.hold(folder):
+        write(folder / "result")
     assert names(folder) == ["result"]
 
 
@@ -280,8 +267,7 @@ def test_a_held_folder_that_was_deleted_is_not_made_again(tmp_path, again):
         if again:
             folder.mkdir()
         with pytest.raises(FileNotFoundError, match="run was moved or deleted"):
-            with atomic_path(folder / "result"):
-                pytest.fail("the block must not run")
+            write(folder / "result")
     assert folder.exists() == again
 
 
@@ -301,9 +287,7 @@ def test_full_disk_is_one_line(tmp_path, error):
     target = tmp_path / "result"
     target.write_text("old")
     with pytest.raises(OSError, match="result: the disk is full.*Free") as e:
-        with atomic_path(target) as temporary:
-            temporary.write_text("half")
-            raise error
+        write(target, error=error)
     assert e.value.errno == errno.ENOSPC and "\n" not in str(e.value)
     assert target.read_text() == "old"
     assert names(tmp_path) == ["result"]

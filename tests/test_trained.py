@@ -1,10 +1,7 @@
 """Trained models: folders, names, and the errors of damaged ones."""
 
 import json
-import pathlib
 import shutil
-import subprocess
-import sys
 import threading
 
 import keras
@@ -156,21 +153,6 @@ def test_the_larger_english_model_of_a_clone():
     small = memlm.LanguageModel.from_preset(ENGLISH)
     for better, worse in zip(large.score(texts), small.score(texts)):
         assert better.sum() > worse.sum()
-
-
-def test_larger_models_and_those_of_papers_are_in_no_wheel(tmp_path):
-    pytest.importorskip("setuptools")
-    root = pathlib.Path(memlm.__file__).parents[1]
-    subprocess.run(
-        [sys.executable, "setup.py", "-q", "build_py", f"-d{tmp_path}"],
-        cwd=root,
-        check=True,
-        capture_output=True,
-    )
-    built = tmp_path / "memlm_keras" / "presets" / "trained" / "memlm"
-    assert (built / "english" / "model.weights.h5").is_file()
-    assert not (built / "english_large").exists()
-    assert [path.name for path in built.parent.iterdir()] == ["memlm"]
 
 
 def test_matrices_of_int8_have_a_scale_for_each_row_or_column():

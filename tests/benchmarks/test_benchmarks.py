@@ -79,7 +79,6 @@ def test_a_memory_is_compared_with_an_lstm_of_its_sizes():
         if (c.peer, c.backend, c.variant) == ("package", "jax", "ngram_4")
     )
     assert case.base(contender) == "package jax lstm_4_parts"
-    names = {c.name for c in case.contenders}
     for suite_case in suites.CASES.values():
         names = {c.name for c in suite_case.contenders}
         assert {suite_case.base(c) for c in suite_case.contenders} <= names
@@ -117,27 +116,31 @@ def test_contenders_agree(kind, variant):
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
+def small(name, **sizes):
+    return dataclasses.replace(
+        suites.CASES[name], vocabulary=40, units=12, embedding=8, **sizes
+    )
+
+
+def run(case, contenders):
+    results = runner.run(case, contenders, 1, 1, 0.01, log=lambda line: None)
+    assert not [result.refused for result in results if result.refused]
+    return results
+
+
 @pytest.mark.parametrize("engine, time", [("tensorflow", 1), ("litert", 4)])
 @pytest.mark.slow
 def test_engines_agree(engine, time):
     """Exported models give the losses of the model and are timed."""
-    case = dataclasses.replace(
-        suites.CASES["key_value_predict_token"],
-        vocabulary=40,
-        units=12,
-        embedding=8,
-        batch=2,
-        time=time,
-    )
+    case = small("key_value_predict_token", batch=2, time=time)
     names = (
         "pytorch torch key_value_predict",
         f"exported {engine} key_value_predict",
     )
     contenders = [one for one in case.contenders if one.name in names]
     assert len(contenders) == 2
-    results = runner.run(case, contenders, 1, 1, 0.01, log=lambda line: None)
+    results = run(case, contenders)
     for result in results:
-        assert result.refused is None
         assert result.loss == pytest.approx(results[0].loss, rel=1e-5)
         assert result.start["first"] > 0
     sizes = [result.start["bytes"] for result in results]
@@ -147,18 +150,8 @@ def test_engines_agree(engine, time):
 
 @pytest.mark.slow
 def test_requests_of_different_lengths_have_one_answer():
-    case = dataclasses.replace(
-        suites.CASES["key_value_predict_lengths"],
-        vocabulary=40,
-        units=12,
-        embedding=8,
-        batch=3,
-        time=5,
-    )
-    one, together = runner.run(
-        case, case.contenders, 1, 1, 0.01, log=lambda line: None
-    )
-    assert one.refused is None and together.refused is None
+    case = small("key_value_predict_lengths", batch=3, time=5)
+    one, together = run(case, case.contenders)
     assert one.loss == pytest.approx(together.loss, rel=1e-5)
 
 
@@ -194,6 +187,7 @@ def test_a_record_is_shown_again(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_the_program_prints_a_table():
     """In its own process: `benchmarks.growth` has flags of the same names."""
     program = """

@@ -71,39 +71,76 @@ def wrapped():
 # === Logits, at any padding ===
 
 
+def require_ours(lm, model, batch, vocabulary=VOCABULARY):
+    ours = sums(lm, TEXTS, vocabulary)
+    np.testing.assert_allclose(sums_of(model, batch), ours, atol=2e-5)
+
+
 @every_model
-@pytest.mark.parametrize("side", ["left", "right"])
-def test_sums_are_ours(recurrent, memory, side):
+def test_sums_are_ours_and_the_cache_carries_the_state(recurrent, memory):
     lm = make(recurrent, memory, vocabulary=VOCABULARY)
     model, tokenizer = huggingface.wrap(lm)
-    found = sums_of(model, encode(tokenizer, side=side))
-    np.testing.assert_allclose(found, sums(lm, TEXTS), atol=2e-5)
+    require_ours(lm, model, encode(tokenizer))
+    batch = encode(tokenizer, side="left")
+    require_ours(lm, model, batch)
+    whole = model(**batch)
+    cache, parts = huggingface.MemlmCache(), []
+    edges = [0, 1, 4, batch.input_ids.shape[1]]
+    for begin, end in itertools.pairwise(edges):
+        output = model(
+            batch.input_ids[:, begin:end],
+            attention_mask=batch.attention_mask[:, :end],
+            past_key_values=cache,
+        )
+        assert output.past_key_values is cache
+        assert cache.get_seq_length() == end
+        parts.append(output.logits)
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole.logits)
+    for name, value in whole.cache.state.items():
+        torch.testing.assert_close(cache.state[name], value)
 
 
-def test_a_quantized_model_too():
+def quantized():
     lm = make(vocabulary=VOCABULARY)
     lm.quantize("int8", verbose=False)
-    model, tokenizer = huggingface.wrap(lm)
-    found = sums_of(model, encode(tokenizer))
-    np.testing.assert_allclose(found, sums(lm, TEXTS), atol=2e-5)
+    return lm
 
 
-@pytest.mark.parametrize("kind", ["pointer", "cache", "ensemble"])
-def test_mixtures_and_ensembles_too(kind, tmp_path):
-    mixture = {
-        "pointer": memlm.mixtures.PointerSentinel(window=4),
-        "cache": memlm.mixtures.NeuralCache(6, theta=0.3, weight=0.2),
-    }.get(kind)
-    lm = make(vocabulary=VOCABULARY, mixture=mixture)
-    if kind == "ensemble":
-        lm = memlm.Ensemble([lm, make("cell")])
+def smoothed():
+    smoothing = memlm.smoothing.VariationalSmoothing("kneser_ney", 0.3)
+    embedding = memlm.smoothing.SmoothedEmbedding(smoothing=smoothing)
+    lm = make(vocabulary=VOCABULARY, embedding=embedding)
+    tokens = np.arange(500) * 7 % V
+    lm.smoothing.adapt(memlm.smoothing.StreamStatistics.count(tokens, V))
+    return lm
+
+
+OTHERS = {
+    "quantized": quantized,
+    "smoothed": smoothed,
+    "pointer": lambda: make(
+        vocabulary=VOCABULARY, mixture=memlm.mixtures.PointerSentinel(window=4)
+    ),
+    "cache": lambda: make(
+        vocabulary=VOCABULARY,
+        mixture=memlm.mixtures.NeuralCache(6, theta=0.3, weight=0.2),
+    ),
+    "ensemble": lambda: memlm.Ensemble(
+        [make(vocabulary=VOCABULARY), make("cell")]
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_sums_of_other_models_are_ours(kind, tmp_path):
+    lm = OTHERS[kind]()
     model, tokenizer = huggingface.wrap(lm, VOCABULARY)
-    model.save_pretrained(tmp_path)
-    loaded = huggingface.MemlmForCausalLM.from_pretrained(tmp_path)
     batch = encode(tokenizer, side="left")
-    ours = sums(lm, TEXTS, VOCABULARY)
-    for each in (model, loaded):
-        np.testing.assert_allclose(sums_of(each, batch), ours, atol=2e-5)
+    require_ours(lm, model, batch)
+    if kind in ("pointer", "cache", "ensemble"):
+        model.save_pretrained(tmp_path)
+        loaded = huggingface.MemlmForCausalLM.from_pretrained(tmp_path)
+        require_ours(lm, loaded, batch)
 
 
 def test_padding_may_be_anywhere_and_of_any_id(wrapped):
@@ -150,28 +187,6 @@ def test_the_loss_is_the_mean_of_ours(wrapped):
 # === The state ===
 
 
-@every_model
-def test_the_cache_carries_the_state(recurrent, memory):
-    lm = make(recurrent, memory, vocabulary=VOCABULARY)
-    model, tokenizer = huggingface.wrap(lm)
-    batch = encode(tokenizer, side="left")
-    whole = model(**batch)
-    cache, parts = huggingface.MemlmCache(), []
-    edges = [0, 1, 4, batch.input_ids.shape[1]]
-    for begin, end in itertools.pairwise(edges):
-        output = model(
-            batch.input_ids[:, begin:end],
-            attention_mask=batch.attention_mask[:, :end],
-            past_key_values=cache,
-        )
-        assert output.past_key_values is cache
-        assert cache.get_seq_length() == end
-        parts.append(output.logits)
-    torch.testing.assert_close(torch.cat(parts, dim=1), whole.logits)
-    for name, value in whole.cache.state.items():
-        torch.testing.assert_close(cache.state[name], value)
-
-
 @pytest.mark.parametrize("beams", [1, 3])
 def test_generation_is_the_same_with_and_without_a_cache(wrapped, beams):
     lm, model, tokenizer = wrapped
@@ -214,23 +229,7 @@ def test_training_it_trains_ours():
         model.train()(**batch, labels=batch.input_ids).loss.backward()
         optimizer.step()
     assert sums(lm, TEXTS).sum() > before + 1
-    found = sums_of(model.eval(), batch)
-    np.testing.assert_allclose(found, sums(lm, TEXTS), atol=2e-5)
-
-
-def test_smoothed_matrices_are_fixed():
-    smoothing = memlm.smoothing.VariationalSmoothing("kneser_ney", 0.3)
-    lm = make(
-        vocabulary=VOCABULARY,
-        embedding=memlm.smoothing.SmoothedEmbedding(smoothing=smoothing),
-    )
-    statistics = memlm.smoothing.StreamStatistics.count(
-        np.arange(500) * 7 % V, V
-    )
-    lm.smoothing.adapt(statistics)
-    model, tokenizer = huggingface.wrap(lm)
-    found = sums_of(model, encode(tokenizer))
-    np.testing.assert_allclose(found, sums(lm, TEXTS), atol=2e-5)
+    require_ours(lm, model.eval(), batch)
 
 
 # === Folders ===

@@ -17,6 +17,9 @@ onnx = pytest.importorskip("onnx")
 pytest.importorskip("tf2onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 
+# Other backends write by TensorFlow, in a process of its own.
+pytestmark = pytest.mark.backend("tensorflow")
+
 FILES = {*web.PAGE, *web.ENGINE, web.MODEL, web.FACTS, web.PACKED}
 ENGLISH = "memlm/english"
 
@@ -118,7 +121,6 @@ def test_numbers_are_those_of_the_model(page, model):
     assert worst_difference(model, page, 50) < 1e-3
 
 
-@pytest.mark.backend("tensorflow")
 def test_int8_keeps_a_model_that_is_stored_so(english):
     lm = memlm.LanguageModel.from_preset(ENGLISH)
     assert worst_difference(lm, english, 50) < 1e-4
@@ -126,7 +128,6 @@ def test_int8_keeps_a_model_that_is_stored_so(english):
     assert (english / web.MODEL).stat().st_size < 3.4e6
 
 
-@pytest.mark.backend("tensorflow")
 def test_an_ensemble_does_not_look_back(vocabulary, engine, tmp_path):
     one = memlm.LanguageModel(
         vocabulary=vocabulary,
@@ -141,7 +142,6 @@ def test_an_ensemble_does_not_look_back(vocabulary, engine, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.backend("tensorflow")
 @pytest.mark.parametrize(
     "recurrent, memory, mixture",
     [

@@ -144,51 +144,69 @@ def log_softmax(scores):
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
+def run(step, inputs, states, noise=None):
+    """Runs a cell over `(batch, time, input_dim)`, row by row.
+
+    Args:
+        step: function of `x`, a list of states and what was drawn; returns the
+            new states, of which the first is the output.
+        inputs: float64 `(batch, time, input_dim)`.
+        states: list of arrays `(batch, units)`.
+        noise: `(batch, time, ...)`, or `None`.
+
+    Returns:
+        Outputs `(batch, time, units)`, and the new states.
+    """
+    batch_size, time, _ = inputs.shape
+    outputs = np.zeros((batch_size, time, states[0].shape[-1]))
+    new_states = [np.zeros_like(state, "float64") for state in states]
+    for row in range(batch_size):
+        own = [state[row] for state in states]
+        for t in range(time):
+            drawn = None if noise is None else noise[row, t]
+            own = step(inputs[row, t], own, drawn)
+            outputs[row, t] = own[0]
+        for state, value in zip(new_states, own):
+            state[row] = value
+    return outputs, new_states
+
+
 def lstm(inputs, kernel, recurrent_kernel, bias):
     """Keras' LSTM from a zero state; gates input, forget, cell, output."""
-    batch_size, time, _ = inputs.shape
-    units = recurrent_kernel.shape[0]
-    outputs = np.zeros((batch_size, time, units))
-    for row in range(batch_size):
-        h, c = np.zeros(units), np.zeros(units)
-        for step in range(time):
-            gates = inputs[row, step] @ kernel + h @ recurrent_kernel + bias
-            i, f, candidate, o = np.split(gates, 4)
-            c = sigmoid(f) * c + sigmoid(i) * np.tanh(candidate)
-            h = sigmoid(o) * np.tanh(c)
-            outputs[row, step] = h
-    return outputs
+
+    def step(x, states, _):
+        h, c = states
+        gates = x @ kernel + h @ recurrent_kernel + bias
+        i, f, candidate, o = np.split(gates, 4)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(candidate)
+        return [sigmoid(o) * np.tanh(c), c]
+
+    zeros = np.zeros((len(inputs), len(recurrent_kernel)))
+    return run(step, inputs, [zeros, zeros])[0]
 
 
 def gru(inputs, kernel, recurrent_kernel, bias):
     """Keras' GRU (`reset_after=True`) from a zero state; gates z, r, h."""
-    batch_size, time, _ = inputs.shape
-    units = recurrent_kernel.shape[0]
-    outputs = np.zeros((batch_size, time, units))
-    for row in range(batch_size):
-        h = np.zeros(units)
-        for step in range(time):
-            x_z, x_r, x_h = np.split(inputs[row, step] @ kernel + bias[0], 3)
-            h_z, h_r, h_h = np.split(h @ recurrent_kernel + bias[1], 3)
-            z, r = sigmoid(x_z + h_z), sigmoid(x_r + h_r)
-            h = z * h + (1 - z) * np.tanh(x_h + r * h_h)
-            outputs[row, step] = h
-    return outputs
+
+    def step(x, states, _):
+        (h,) = states
+        x_z, x_r, x_h = np.split(x @ kernel + bias[0], 3)
+        h_z, h_r, h_h = np.split(h @ recurrent_kernel + bias[1], 3)
+        z, r = sigmoid(x_z + h_z), sigmoid(x_r + h_r)
+        return [z * h + (1 - z) * np.tanh(x_h + r * h_h)]
+
+    zeros = np.zeros((len(inputs), len(recurrent_kernel)))
+    return run(step, inputs, [zeros])[0]
 
 
 def simple_rnn(inputs, kernel, recurrent_kernel, bias):
     """Keras' SimpleRNN (tanh) from a zero state."""
-    batch_size, time, _ = inputs.shape
-    units = recurrent_kernel.shape[0]
-    outputs = np.zeros((batch_size, time, units))
-    for row in range(batch_size):
-        h = np.zeros(units)
-        for step in range(time):
-            h = np.tanh(
-                inputs[row, step] @ kernel + h @ recurrent_kernel + bias
-            )
-            outputs[row, step] = h
-    return outputs
+
+    def step(x, states, _):
+        return [np.tanh(x @ kernel + states[0] @ recurrent_kernel + bias)]
+
+    zeros = np.zeros((len(inputs), len(recurrent_kernel)))
+    return run(step, inputs, [zeros])[0]
 
 
 def sigmoid(values):

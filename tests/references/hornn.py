@@ -10,41 +10,29 @@ symbols of the equations to matrices that multiply column vectors from the left,
 
 import numpy as np
 
+from references.daniluk2017 import run
+from references.daniluk2017 import sigmoid
+
 
 def fofe(inputs, weights, history):
     """h_t = tanh(W x_t + b + sum_i alpha^i U_i h_{t-i})."""
 
-    def output(x, past):
+    def step(x, past, _):
         total = weights["W"] @ x + weights["b"]
         for i, (u, h) in enumerate(zip(weights["U"], past), start=1):
             total = total + weights["alpha"] ** i * (u @ h)
-        return np.tanh(total)
+        return [np.tanh(total), *past[:-1]]
 
-    return _run(output, inputs, history)
+    return run(step, inputs, history)
 
 
 def gated(inputs, weights, history):
     """h_t = tanh(W x_t + b + sum_i r_i * U_i h_{t-i}), a gate r_i each."""
 
-    def output(x, past):
+    def step(x, past, _):
         total = weights["W"] @ x + weights["b"]
         for u, a, b, h in zip(*(weights[name] for name in "UAB"), past):
-            gate = 1 / (1 + np.exp(-(a @ x + b @ h)))
-            total = total + gate * (u @ h)
-        return np.tanh(total)
+            total = total + sigmoid(a @ x + b @ h) * (u @ h)
+        return [np.tanh(total), *past[:-1]]
 
-    return _run(output, inputs, history)
-
-
-def _run(output, inputs, history):
-    batch_size, time, _ = inputs.shape
-    outputs = np.zeros((batch_size, time, history[0].shape[-1]))
-    new_history = [np.zeros_like(state) for state in history]
-    for row in range(batch_size):
-        past = [state[row] for state in history]
-        for step in range(time):
-            outputs[row, step] = output(inputs[row, step], past)
-            past = [outputs[row, step], *past[:-1]]
-        for state, value in zip(new_history, past):
-            state[row] = value
-    return outputs, new_history
+    return run(step, inputs, history)

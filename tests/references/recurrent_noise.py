@@ -9,6 +9,7 @@ drawn for each step, `(batch, time, ...)`, or `None` when not training.
 
 import numpy as np
 
+from references.daniluk2017 import run
 from references.daniluk2017 import sigmoid
 
 
@@ -23,7 +24,7 @@ def zoneout(inputs, weights, states, noise, rates):
         new_h = d_h * h + (1 - d_h) * o * np.tanh(updated)
         return [new_h, d_c * c + (1 - d_c) * updated]
 
-    return _run(step, inputs, states, noise)
+    return run(step, inputs, states, noise)
 
 
 def recurrent_dropout_lstm(inputs, weights, states, noise, rates):
@@ -35,7 +36,7 @@ def recurrent_dropout_lstm(inputs, weights, states, noise, rates):
         c = f * c + i * (g if drawn is None else drawn * g)
         return [o * np.tanh(c), c]
 
-    return _run(step, inputs, states, noise)
+    return run(step, inputs, states, noise)
 
 
 def recurrent_dropout_gru(inputs, weights, states, noise, rates):
@@ -51,26 +52,10 @@ def recurrent_dropout_gru(inputs, weights, states, noise, rates):
         g = np.tanh(x @ kernel[2] + (r * h) @ recurrent[2] + bias[2])
         return [z * h + (1 - z) * (g if drawn is None else drawn * g)]
 
-    return _run(step, inputs, states, noise)
+    return run(step, inputs, states, noise)
 
 
 def _lstm_gates(x, h, weights):
     kernel, recurrent, bias = weights
     i, f, g, o = np.split(x @ kernel + h @ recurrent + bias, 4)
     return sigmoid(i), sigmoid(f), np.tanh(g), sigmoid(o)
-
-
-def _run(step, inputs, states, noise):
-    batch_size, time, _ = inputs.shape
-    outputs = np.zeros((batch_size, time, states[0].shape[-1]))
-    new_states = [np.zeros_like(state, "float64") for state in states]
-    for row in range(batch_size):
-        own = [state[row] for state in states]
-        for t in range(time):
-            own = step(
-                inputs[row, t], own, None if noise is None else noise[row, t]
-            )
-            outputs[row, t] = own[0]
-        for state, value in zip(new_states, own):
-            state[row] = value
-    return outputs, new_states

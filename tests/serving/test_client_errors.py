@@ -12,19 +12,26 @@ import pytest
 from memlm_keras.serving import Client
 from memlm_keras.serving import client as module
 
-READY = {"model_version_status": [{"version": "1", "state": "AVAILABLE"}]}
-
 
 def metadata(**dtypes):
     outputs = {name: {"dtype": dtype} for name, dtype in dtypes.items()}
+    signatures = {"signature_def": {"next": {"outputs": outputs}}}
+    return {"metadata": {"signature_def": signatures}}
+
+
+def versions(version, state="AVAILABLE"):
+    return {"model_version_status": [{"version": version, "state": state}]}
+
+
+def words(words, log_probabilities):
     return {
-        "metadata": {"signature_def": {"signature_def": {"next": {
-            "outputs": outputs
-        }}}}
-    }  # fmt: skip
+        "top_k_words": words,
+        "top_k_log_probabilities": log_probabilities,
+    }
 
 
-WORDS = metadata(top_k_words="DT_STRING", top_k_log_probabilities="DT_FLOAT")
+READY = versions("1")
+WORDS = metadata(**words("DT_STRING", "DT_FLOAT"))
 
 
 def http(body, status="200 OK", **headers):
@@ -62,50 +69,36 @@ PAGE = b"<html>Please sign in</html>"
 
 
 @pytest.mark.parametrize(
-    "answer, error, message",
+    "answer, message",
     [
-        (b"", ConnectionError, "No server answers.*closed"),
-        (b"SSH-2.0-OpenSSH_9\r\n", ConnectionError, "BadStatusLine"),
-        (http(b""), ConnectionError, "status 200 and the text ''"),
-        (http(PAGE), ConnectionError, "not TensorFlow Serving.*sign in"),
-        (http(PAGE, "404 Not Found"), ConnectionError, "status 404.*sign in"),
-        (http(PAGE, "502 Bad Gateway"), ConnectionError, "status 502"),
-        (http(PAGE, "504 Timeout"), ConnectionError, "status 504"),
-        (
-            http(READY, "302 Found", Location="http://localhost:1/"),
-            ConnectionError,
-            "status 302",
-        ),
-        (http(b'{"a": 1'), ConnectionError, "status 200 and"),
-        (http(b"\xff\xfe{"), ConnectionError, "status 200 and"),
-        (http(b"[" * 9_000), ConnectionError, "status 200 and"),
-        (http(READY)[:-9], ConnectionError, "IncompleteRead"),
-        (
-            http(b"ff\r\n{", **{"Transfer-Encoding": "chunked"}),
-            ConnectionError,
-            "IncompleteRead",
-        ),
-        (http(b" " * 10_000), ConnectionError, "more than 9,999 bytes"),
-        (http([]), ConnectionError, "status 200"),
-        (http({}), ConnectionError, "KeyError: 'model_version_status'"),
-        (http({"model_version_status": 3}), ConnectionError, "TypeError"),
-        (
-            http({"model_version_status": [{"version": "x", "state": ""}]}),
-            LookupError,
-            "no version None",
-        ),
-        (
-            http({"model_version_status": [{"version": [1], "state":
-                                            "AVAILABLE"}]}),
-            ConnectionError,
-            "TypeError",
-        ),
-        (http({"error": "none"}, "404 Not Found"), LookupError, "^none$"),
-        (http({"error": "none"}, "400 Bad"), ValueError, "^none$"),
-        (http({"error": [1]}, "400 Bad"), ConnectionError, "status 400"),
+        (b"", "No server answers.*closed"),
+        (b"SSH-2.0-OpenSSH_9\r\n", "BadStatusLine"),
+        (http(b""), "status 200 and the text ''"),
+        (http(PAGE), "not TensorFlow Serving.*sign in"),
+        (http(PAGE, "404 Not Found"), "status 404.*sign in"),
+        (http(PAGE, "502 Bad Gateway"), "status 502"),
+        (http(PAGE, "504 Timeout"), "status 504"),
+        (http(READY, "302 Found", Location="http://localhost:1/"), "tus 302"),
+        (http(b'{"a": 1'), "status 200 and"),
+        (http(b"\xff\xfe{"), "status 200 and"),
+        (http(b"[" * 9_000), "status 200 and"),
+        (http(READY)[:-9], "IncompleteRead"),
+        (http(b"ff\r\n{", **{"Transfer-Encoding": "chunked"}), "IncompleteR"),
+        (http(b" " * 10_000), "more than 9,999 bytes"),
+        (http([]), "status 200"),
+        (http({}), "KeyError: 'model_version_status'"),
+        (http({"model_version_status": 3}), "TypeError"),
+        (http(versions([1])), "TypeError"),
+        (http({"error": [1]}, "400 Bad"), "status 400"),
+        (http(versions("x", "")), (LookupError, "no version None")),
+        (http({"error": "no"}, "404 Not Found"), (LookupError, "^no$")),
+        (http({"error": "no"}, "400 Bad"), (ValueError, "^no$")),
     ],
-)  # fmt: skip
-def test_what_is_no_answer(answer, error, message, monkeypatch):
+)
+def test_what_is_no_answer(answer, message, monkeypatch):
+    error = ConnectionError
+    if isinstance(message, tuple):
+        error, message = message
     monkeypatch.setattr(module, "_MOST_BYTES", 9_999)
     with server(answer) as address, pytest.raises(error, match=message):
         Client(address, "small", timeout=20)
@@ -121,19 +114,14 @@ def test_what_is_no_answer(answer, error, message, monkeypatch):
         (WORDS, None),
         (WORDS, [1, 2]),
         (WORDS, {"top_k_words": [["a"]]}),
-        *(
-            (WORDS, {"top_k_words": w, "top_k_log_probabilities": p})
-            for w, p in [
-                ([["a"]], [["a"]]),
-                ([["a"]], [[None]]),
-                ([["a"]], [[True]]),
-                ([[1]], [[-1.5]]),
-                ([["a", "b"]], [[-1.5]]),
-                ([["a"], ["b"]], [[-1.5]]),
-                ([["a"]], [[-1.5], [-1.0, -2.0]]),
-                ("a", -1.5),
-            ]
-        ),
+        (WORDS, words([["a"]], [["a"]])),
+        (WORDS, words([["a"]], [[None]])),
+        (WORDS, words([["a"]], [[True]])),
+        (WORDS, words([[1]], [[-1.5]])),
+        (WORDS, words([["a", "b"]], [[-1.5]])),
+        (WORDS, words([["a"], ["b"]], [[-1.5]])),
+        (WORDS, words([["a"]], [[-1.5], [-1.0, -2.0]])),
+        (WORDS, words("a", -1.5)),
     ],
 )
 def test_values_of_other_types(description, outputs):
@@ -145,8 +133,8 @@ def test_values_of_other_types(description, outputs):
 
 
 def test_an_answer_of_the_right_types():
-    outputs = {"top_k_words": [["a"]], "top_k_log_probabilities": [[-1]]}
-    answers = http(READY), http(WORDS), http({"outputs": outputs})
+    outputs = {"outputs": words([["a"]], [[-1]])}
+    answers = http(READY), http(WORDS), http(outputs)
     with server(*answers) as address:
         assert Client(address, "small").next("a") == [[("a", -1.0)]]
     empty = module._as_output([[]], np.dtype("int32"))

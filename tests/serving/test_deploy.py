@@ -6,64 +6,25 @@ import subprocess
 import sys
 
 import pytest
-from google.protobuf import descriptor_pb2
-from google.protobuf import descriptor_pool
-from google.protobuf import message_factory
 from google.protobuf import text_format
-from google.protobuf import wrappers_pb2
+from text_protos import parse
 
 DEPLOY = pathlib.Path(__file__).parents[2] / "deploy"
-FIELD = descriptor_pb2.FieldDescriptorProto
-INTEGER = wrappers_pb2.Int64Value.DESCRIPTOR
 
-# Names, numbers and types of fields in session_bundle_config.proto and
-# monitoring_config.proto of TensorFlow Serving, whose package has not these.
+# Fields in session_bundle_config.proto and monitoring_config.proto, which the
+# package of TensorFlow Serving does not have.
 BATCHING = {
-    "max_batch_size": (1, INTEGER),
-    "batch_timeout_micros": (2, INTEGER),
-    "max_enqueued_batches": (3, INTEGER),
-    "num_batch_threads": (4, INTEGER),
-    "thread_pool_name": (5, wrappers_pb2.StringValue.DESCRIPTOR),
-    "allowed_batch_sizes": (6, [FIELD.TYPE_INT64]),
-    "pad_variable_length_inputs": (7, FIELD.TYPE_BOOL),
+    "Batching": "max_batch_size Int64, batch_timeout_micros Int64, "
+    "max_enqueued_batches Int64, num_batch_threads Int64, "
+    "thread_pool_name String, allowed_batch_sizes int64*, "
+    "pad_variable_length_inputs bool",
+    "Int64": "value int64",
+    "String": "value string",
 }
-PROMETHEUS = {"enable": (1, FIELD.TYPE_BOOL), "path": (2, FIELD.TYPE_STRING)}
-
-
-def message(pool, name, fields):
-    """Class of a message of these fields."""
-    file = descriptor_pb2.FileDescriptorProto(
-        name=f"{name}.proto", package="serving", syntax="proto3"
-    )
-    made = file.message_type.add(name=name)
-    for field, (number, kind) in fields.items():
-        one = made.field.add(name=field, number=number)
-        one.label = FIELD.LABEL_OPTIONAL
-        if isinstance(kind, list):
-            one.label, (kind,) = FIELD.LABEL_REPEATED, kind
-        if isinstance(kind, int):
-            one.type = kind
-        else:
-            one.type, one.type_name = FIELD.TYPE_MESSAGE, f".{kind.full_name}"
-            file.dependency.append(kind.file.name)
-    file.dependency[:] = sorted(set(file.dependency))
-    pool.Add(file)
-    return message_factory.GetMessageClass(
-        pool.FindMessageTypeByName(f"serving.{name}")
-    )
-
-
-@pytest.fixture(scope="module")
-def pool():
-    pool = descriptor_pool.DescriptorPool()
-    wrappers = descriptor_pb2.FileDescriptorProto()
-    wrappers_pb2.DESCRIPTOR.CopyToProto(wrappers)
-    pool.Add(wrappers)
-    return pool
-
-
-def parse(name, kind):
-    return text_format.Parse((DEPLOY / name).read_text(), kind())
+MONITORING = {
+    "Monitoring": "prometheus_config Prometheus",
+    "Prometheus": "enable bool, path string",
+}
 
 
 def test_models():
@@ -71,7 +32,8 @@ def test_models():
         "tensorflow_serving.config.model_server_config_pb2",
         reason="tensorflow-serving-api is not installed",
     )
-    found = parse("models.config", configs.ModelServerConfig)
+    text = (DEPLOY / "models.config").read_text()
+    found = text_format.Parse(text, configs.ModelServerConfig())
     (model,) = found.model_config_list.config
     # The folder that `compose.yml` mounts, and a model in it.
     assert model.base_path == f"/saved_models/{model.name}"
@@ -94,6 +56,7 @@ assert not {"memlm_keras", "tensorflow_text"} & {*sys.modules}
 """
 
 
+@pytest.mark.slow
 def test_the_model_of_a_clone_answers_without_the_package():
     folder = DEPLOY.parent / "saved_models" / "embedded_lstm" / "1"
     files = [path for path in folder.rglob("*") if path.is_file()]
@@ -109,17 +72,15 @@ def test_the_model_of_a_clone_answers_without_the_package():
     assert ran.returncode == 0, ran.stderr[-2000:]
 
 
-def test_batching(pool):
-    found = parse("batching.config", message(pool, "Batching", BATCHING))
+def test_batching():
+    found = parse(DEPLOY / "batching.config", "Batching", BATCHING)
     assert found.pad_variable_length_inputs
     assert found.max_batch_size.value >= 1
     assert found.num_batch_threads.value >= 1
 
 
-def test_monitoring(pool):
-    prometheus = message(pool, "Prometheus", PROMETHEUS)
-    fields = {"prometheus_config": (1, prometheus.DESCRIPTOR)}
-    found = parse("monitoring.config", message(pool, "Monitoring", fields))
+def test_monitoring():
+    found = parse(DEPLOY / "monitoring.config", "Monitoring", MONITORING)
     assert found.prometheus_config.enable
     path = found.prometheus_config.path
     assert f"metrics_path: {path}" in (DEPLOY / "prometheus.yml").read_text()

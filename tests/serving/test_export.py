@@ -1,11 +1,11 @@
 import importlib
 import json
 import os
-import pathlib
 
 import keras
 import numpy as np
 import pytest
+from exported_models import MODELS
 
 import memlm_keras as memlm
 from memlm_keras.serving import check_path
@@ -111,51 +111,60 @@ def test_failure_of_the_other_process(vocabulary, tmp_path, monkeypatch):
     assert names(tmp_path) == []
 
 
-@pytest.mark.backend("tensorflow")
-@pytest.mark.parametrize(
-    "recurrent, memory, arguments",
-    [
-        (keras.layers.GRU, memlm.memory.NGram(3), {}),
-        (keras.layers.SimpleRNNCell, None, {"tie_embeddings": True}),
-        (keras.layers.LSTM, memlm.memory.InductionAttention(2), {}),
-        (keras.layers.LSTM, memlm.memory.DeltaRule(2, 4, decay=True), {}),
-        (keras.layers.LSTM, memlm.memory.DeltaRule(3, 2, holographic=True), {}),
-        (
-            lambda units: keras.layers.LSTM(units, dtype="mixed_bfloat16"),
-            memlm.memory.Attention(2),
-            {},
-        ),
-    ],
-)
-def test_other_models_and_overwriting(
-    recurrent, memory, arguments, vocabulary, only_signatures, tmp_path
-):
+@pytest.fixture
+def require_served(only_signatures, vocabulary, tmp_path):
+    """Asserts that an exported model is served; returns shapes of weights."""
     import tensorflow as tf
 
-    path = pathlib.Path(tmp_path, "1")
-    for seed in (1, 2) if recurrent is keras.layers.GRU else (1,):
-        keras.utils.set_random_seed(seed)
-        model = memlm.LanguageModel(
-            len(vocabulary), 6, [recurrent(6)], memory, **arguments
-        )
+    def require(model, overwrite=False):
         with only_signatures("serving_default"):
-            export(model, path, vocabulary, overwrite=seed == 2)
-    assert names(tmp_path) == ["1"]
-    token_ids = tf.constant([[3, 8, 0, 29], [1, 1, 5, 7]])
-    served = tf.saved_model.load(path).signatures["serving_default"]
-    expected = tf.nn.log_softmax(tf.cast(model(token_ids), "float32"))
-    difference = served(token_ids=token_ids)["log_probabilities"] - expected
-    assert float(tf.reduce_max(tf.abs(difference))) < 1e-5
+            export(model, tmp_path / "1", vocabulary, overwrite=overwrite)
+        assert names(tmp_path) == ["1"]
+        token_ids = tf.constant([[3, 8, 0, 29], [1, 1, 5, 7]])
+        loaded = tf.saved_model.load(tmp_path / "1")
+        served = loaded.signatures["serving_default"]
+        expected = tf.nn.log_softmax(tf.cast(model(token_ids), "float32"))
+        found = served(token_ids=token_ids)["log_probabilities"]
+        assert float(tf.reduce_max(tf.abs(found - expected))) < 1e-5
+        return sorted(tuple(variable.shape) for variable in served.variables)
+
+    return require
+
+
+OTHERS = {
+    "n_gram": lambda size: memlm.LanguageModel(
+        size, 6, [keras.layers.GRU(6)], memlm.memory.NGram(3)
+    ),
+    "tied": lambda size: memlm.LanguageModel(
+        size, 6, [keras.layers.SimpleRNNCell(6)], tie_embeddings=True
+    ),
+    "in_bfloat16": lambda size: memlm.LanguageModel(
+        size,
+        6,
+        [keras.layers.LSTM(6, dtype="mixed_bfloat16")],
+        memlm.memory.Attention(2),
+    ),
+    **{
+        name: MODELS[name]
+        for name in ("induction", "delta_rule", "holographic")
+    },
+}
+
+
+@pytest.mark.backend("tensorflow")
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_models_and_overwriting(name, require_served, vocabulary):
+    for seed in range(2 if name == "n_gram" else 1):
+        keras.utils.set_random_seed(seed)
+        require_served(OTHERS[name](len(vocabulary)), overwrite=seed == 1)
 
 
 @pytest.mark.backend("tensorflow")
 @pytest.mark.parametrize("scheme", ["linear_interpolation", "kneser_ney"])
 def test_smoothing_costs_nothing_when_served(
-    scheme, vocabulary, only_signatures, tmp_path
+    scheme, require_served, vocabulary
 ):
     """The graph holds the means, and no more than a model without."""
-    import tensorflow as tf
-
     size = len(vocabulary)
     sizes = (size, 6, [keras.layers.LSTM(6)])
     smoothing = memlm.smoothing.VariationalSmoothing(scheme, 0.4)
@@ -166,16 +175,6 @@ def test_smoothing_costs_nothing_when_served(
     )
     tokens = np.random.default_rng(1).integers(size, size=200)
     smoothing.adapt(memlm.smoothing.StreamStatistics.count(tokens, size))
-    with only_signatures("serving_default"):
-        export(model, tmp_path / "1", vocabulary)
-    loaded = tf.saved_model.load(tmp_path / "1")
-    served = loaded.signatures["serving_default"]
-    token_ids = tf.constant([[3, 8, 0, 29], [1, 1, 5, 7]])
-    difference = served(token_ids=token_ids)[
-        "log_probabilities"
-    ] - tf.nn.log_softmax(model(token_ids))
-    assert float(tf.reduce_max(tf.abs(difference))) < 1e-5
     plain = memlm.LanguageModel(*sizes, tie_embeddings=scheme == "kneser_ney")
-    shapes = sorted(tuple(variable.shape) for variable in served.variables)
-    expected = sorted(tuple(variable.shape) for variable in plain.weights)
-    assert shapes == expected
+    shapes = sorted(tuple(weight.shape) for weight in plain.weights)
+    assert require_served(model) == shapes

@@ -33,8 +33,10 @@ def classifier(vocabulary):
 
 @pytest.mark.backend("tensorflow")
 def test_texts_in_labels_and_probabilities_out(
-    classifier, vocabulary, run_isolated, tmp_path
+    classifier, vocabulary, tmp_path
 ):
+    import tensorflow as tf
+
     path = tmp_path / "pairs" / "1"
     export(classifier, path)
     saved = json.loads((path / "assets.extra" / "labels.json").read_text())
@@ -43,17 +45,10 @@ def test_texts_in_labels_and_probabilities_out(
         "premise": ["word_1  word_7 nobody word_3", "word_2", "1,234 café"],
         "hypothesis": ["word_7", "word_9 word_2\u2003word_2 word_4 .", "7"],
     }
-    (tmp_path / "requests.json").write_text(json.dumps(texts))
-    run_isolated(
-        "pair_client.py",
-        path,
-        tmp_path / "requests.json",
-        tmp_path / "responses.json",
-    )
-    found = json.loads((tmp_path / "responses.json").read_text())
+    served = tf.saved_model.load(path).signatures["serving_default"]
+    found = served(**{name: tf.constant(text) for name, text in texts.items()})
     batches = memlm.data.PairBatches(
-        [vocabulary.encode(text) for text in texts["premise"]],
-        [vocabulary.encode(text) for text in texts["hypothesis"]],
+        *([vocabulary.encode(text) for text in texts[name]] for name in texts),
         [0, 0, 0],
         3,
     )
@@ -63,11 +58,14 @@ def test_texts_in_labels_and_probabilities_out(
     np.testing.assert_allclose(
         found["probabilities"], expected, rtol=1e-4, atol=1e-5
     )
-    best = [LABELS[index] for index in expected.argmax(axis=-1)]
-    assert found["label"] == best
-    empty, unlike = found["refused"]
-    assert "`premise` must hold at least one word" in empty
-    assert "`hypothesis` must have one row for each row of `premise`" in unlike
+    best = [LABELS[index].encode() for index in expected.argmax(axis=-1)]
+    assert found["label"].numpy().tolist() == best
+    for premise, message in (
+        ([" "], "`premise` must hold at least one word"),
+        (["a", "b"], "`hypothesis` must have one row for each row of `premi"),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            served(premise=tf.constant(premise), hypothesis=tf.constant(["a"]))
 
 
 @pytest.mark.parametrize(

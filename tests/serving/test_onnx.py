@@ -48,6 +48,7 @@ def test_it_has_native_operators_and_no_loop(streamed):
     assert onnx.load(streamed).opset_import[0].version == 17
 
 
+@on_tensorflow
 def test_no_rows_are_an_error(streamed, vocabulary):
     """Of a process of its own, which onnxruntime's LSTM would end."""
     code = f"""

@@ -4,10 +4,7 @@ import keras
 import numpy as np
 import onnx_runs
 import pytest
-from google.protobuf import descriptor_pb2
-from google.protobuf import descriptor_pool
-from google.protobuf import message_factory
-from google.protobuf import text_format
+from text_protos import parse
 
 import memlm_keras as memlm
 from memlm_keras.serving import check_path
@@ -53,13 +50,18 @@ def lm(tokens):
 # === sherpa-onnx ===
 
 
-def test_shallow_fusion(lm, tokens, tmp_path):
-    path = tmp_path / "lm.onnx"
-    export(lm, path, format="onnx", contract="sherpa", tokens=tokens)
-    ids = onnx_runs.some_ids(lm, 30)
+def require_shallow_fusion(lm, path, steps):
+    """Asserts that a file says by position what `step` does."""
+    ids = onnx_runs.some_ids(lm, steps)
     ids[0] = 1
     expected, _ = onnx_runs.by_step(lm, ids)
     onnx_runs.require_close(onnx_runs.by_sherpa(path, ids), expected)
+
+
+def test_shallow_fusion(lm, tokens, tmp_path):
+    path = tmp_path / "lm.onnx"
+    export(lm, path, format="onnx", contract="sherpa", tokens=tokens)
+    require_shallow_fusion(lm, path, 30)
     properties = onnx_runs.metadata(onnx_runs.session(path))
     state = lm.initial_state(1).values()
     numbers = sum(int(np.prod(value.shape)) for value in state)
@@ -73,13 +75,9 @@ def test_shallow_fusion(lm, tokens, tmp_path):
 @pytest.mark.slow
 def test_shallow_fusion_with_a_cache(lm, tmp_path):
     cache = memlm.mixtures.NeuralCache(size=4, theta=0.5, weight=0.3)
-    cached = lm.with_mixture(cache)
-    path = tmp_path / "lm.onnx"
+    cached, path = lm.with_mixture(cache), tmp_path / "lm.onnx"
     export(cached, path, format="onnx", contract="sherpa")
-    ids = onnx_runs.some_ids(cached, 12)
-    ids[0] = 1
-    expected, _ = onnx_runs.by_step(cached, ids)
-    onnx_runs.require_close(onnx_runs.by_sherpa(path, ids), expected)
+    require_shallow_fusion(cached, path, 12)
 
 
 def test_rescoring(lm, tmp_path):
@@ -101,21 +99,25 @@ def test_rescoring(lm, tmp_path):
 
 
 def test_ids_that_are_not_the_recognisers_are_refused(lm, tokens, tmp_path):
-    to = {"path": tmp_path / "lm.onnx", "format": "onnx"}
     swapped = tmp_path / "tokens.txt"
     text = tokens.read_text()
     swapped.write_text(text.replace("_1 ", "_x ").replace("_2 ", "_1 "))
-    with pytest.raises(ValueError, match="`tokens` must list the tokens"):
-        export(lm, **to, contract="sherpa", tokens=swapped)
     plain = memlm.LanguageModel(V, 4, [keras.layers.GRU(4)])
-    with pytest.raises(ValueError, match="from_tokens_file.*NoneType"):
-        export(plain, **to, contract="sherpa")
-    with pytest.raises(ValueError, match="`tokens` needs a `contract`"):
-        export(lm, **to, tokens=tokens)
-    with pytest.raises(ValueError, match='must be "sherpa" or'):
-        export(lm, **to, contract="kaldi")
-    with pytest.raises(ValueError, match='`contract` is an option of .*"onnx"'):
-        export(lm, tmp_path / "1", contract="sherpa")
+    onnx = {"path": tmp_path / "lm.onnx", "format": "onnx"}
+    sherpa = {**onnx, "contract": "sherpa"}
+    for model, arguments, message in (
+        (lm, {**sherpa, "tokens": swapped}, "`tokens` must list the tokens"),
+        (plain, sherpa, "from_tokens_file.*NoneType"),
+        (lm, {**onnx, "tokens": tokens}, "`tokens` needs a `contract`"),
+        (lm, {**onnx, "contract": "kaldi"}, 'must be "sherpa" or'),
+        (
+            lm,
+            {"path": tmp_path / "1", "contract": "sherpa"},
+            '`contract` is an option of .*"onnx"',
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            export(model, **arguments)
     assert [path.name for path in tmp_path.iterdir()] == ["tokens.txt"]
 
 
@@ -137,44 +139,18 @@ def test_a_state_that_does_not_begin_with_zeros_is_refused(tokens, tmp_path):
 
 # Fields of messages in Triton's model_config.proto, as far as they are used.
 MESSAGES = {
-    "ModelConfig": {
-        "platform": "string",
-        "max_batch_size": "int32",
-        "input": "repeated ModelInput",
-        "output": "repeated ModelOutput",
-        "sequence_batching": "ModelSequenceBatching",
-    },
-    "ModelInput": {
-        "name": "string",
-        "data_type": "DataType",
-        "dims": "repeated int64",
-    },
-    "ModelOutput": {
-        "name": "string",
-        "data_type": "DataType",
-        "dims": "repeated int64",
-        "label_filename": "string",
-    },
-    "ModelSequenceBatching": {
-        "max_sequence_idle_microseconds": "uint64",
-        "oldest": "StrategyOldest",
-        "state": "repeated State",
-    },
-    "StrategyOldest": {"max_candidate_sequences": "int32"},
-    "State": {
-        "input_name": "string",
-        "output_name": "string",
-        "data_type": "DataType",
-        "dims": "repeated int64",
-        "initial_state": "repeated InitialState",
-    },
-    "InitialState": {
-        "data_type": "DataType",
-        "dims": "repeated int64",
-        "zero_data": "bool",
-        "data_file": "string",
-        "name": "string",
-    },
+    "ModelConfig": "platform string, max_batch_size int32, input ModelInput*, "
+    "output ModelOutput*, sequence_batching ModelSequenceBatching",
+    "ModelInput": "name string, data_type DataType, dims int64*",
+    "ModelOutput": "name string, data_type DataType, dims int64*, "
+    "label_filename string",
+    "ModelSequenceBatching": "max_sequence_idle_microseconds uint64, "
+    "oldest StrategyOldest, state State*",
+    "StrategyOldest": "max_candidate_sequences int32",
+    "State": "input_name string, output_name string, data_type DataType, "
+    "dims int64*, initial_state InitialState*",
+    "InitialState": "data_type DataType, dims int64*, zero_data bool, "
+    "data_file string, name string",
 }
 DATA_TYPES = {"TYPE_INT32": 8, "TYPE_INT64": 9, "TYPE_FP32": 11}
 NUMPY = {8: "int32", 9: "int64", 11: "float32"}
@@ -182,28 +158,8 @@ NUMPY = {8: "int32", 9: "int64", 11: "float32"}
 
 def config_of(folder):
     """`config.pbtxt`, parsed as the server parses it."""
-    file = descriptor_pb2.FileDescriptorProto(name="triton", syntax="proto3")
-    enum = file.enum_type.add(name="DataType")
-    enum.value.add(name="TYPE_INVALID", number=0)
-    for name, number in DATA_TYPES.items():
-        enum.value.add(name=name, number=number)
-    kinds = descriptor_pb2.FieldDescriptorProto
-    for message, fields in MESSAGES.items():
-        descriptor = file.message_type.add(name=message)
-        for number, (name, kind) in enumerate(fields.items(), 1):
-            *repeated, kind = kind.split()
-            field = descriptor.field.add(name=name, number=number)
-            field.label = 3 if repeated else 1
-            if kind in MESSAGES or kind == "DataType":
-                field.type_name = kind
-            else:
-                field.type = getattr(kinds, f"TYPE_{kind.upper()}")
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    config = message_factory.GetMessageClass(
-        pool.FindMessageTypeByName("ModelConfig")
-    )()
-    return text_format.Parse((folder / "config.pbtxt").read_text(), config)
+    enums = {"DataType": DATA_TYPES}
+    return parse(folder / "config.pbtxt", "ModelConfig", MESSAGES, enums)
 
 
 def by_triton(folder, ids):
@@ -215,44 +171,44 @@ def by_triton(folder, ids):
     engine = onnx_runs.session(folder / "1" / "model.onnx")
     (token_ids,), (answer,) = config.input, config.output
     assert list(token_ids.dims) == [1] and NUMPY[token_ids.data_type] == "int64"
-    shapes = {one.name: one.shape[1:] for one in engine.get_inputs()}
-    shapes |= {one.name: one.shape[1:] for one in engine.get_outputs()}
+    tensors = [*engine.get_inputs(), *engine.get_outputs()]
     declared = {one.name: list(one.dims) for one in (token_ids, answer)}
-    carried = {}
+    carried, next_of = {}, {}
     for state in config.sequence_batching.state:
         (first,) = state.initial_state
-        assert list(first.dims) == list(state.dims) and len(first.dims) > 0
-        declared[state.input_name] = declared[state.output_name] = list(
-            state.dims
-        )
-        value = np.zeros(first.dims, NUMPY[state.data_type])
+        dims = list(state.dims)
+        assert list(first.dims) == dims and dims
+        declared[state.input_name] = declared[state.output_name] = dims
+        value = np.zeros(dims, NUMPY[state.data_type])
         if first.data_file:
             file = folder / "initial_state" / first.data_file
-            value = np.frombuffer(file.read_bytes(), value.dtype)
-            value = value.reshape(first.dims)
+            value = np.fromfile(file, value.dtype).reshape(dims)
         else:
             assert first.zero_data
         carried[state.input_name] = np.stack([value] * onnx_runs.ROWS)
-    assert declared == shapes
-    names = {
-        s.input_name: s.output_name for s in config.sequence_batching.state
-    }
+        next_of[state.input_name] = state.output_name
+    assert declared == {one.name: one.shape[1:] for one in tensors}
     found = []
     for column in ids:
         scores, *new = engine.run(
-            [answer.name, *names.values()], {token_ids.name: column, **carried}
+            [answer.name, *next_of.values()],
+            {token_ids.name: column, **carried},
         )
-        carried = dict(zip(names, new, strict=True))
+        carried = dict(zip(next_of, new, strict=True))
         found.append(scores)
     return np.array(found)
 
 
-def test_a_triton_repository(lm, tmp_path):
-    folder = tmp_path / "model_repository" / "lm"
+def require_triton(lm, folder, steps):
     export(lm, folder, format="triton")
-    ids = onnx_runs.some_ids(lm, 20)
+    ids = onnx_runs.some_ids(lm, steps)
     expected, _ = onnx_runs.by_step(lm, ids)
     onnx_runs.require_close(by_triton(folder, ids), expected)
+
+
+def test_a_triton_repository(lm, tmp_path):
+    folder = tmp_path / "model_repository" / "lm"
+    require_triton(lm, folder, 20)
     labels = folder / config_of(folder).output[0].label_filename
     assert labels.read_text().splitlines() == PIECES
     with pytest.raises(FileExistsError, match="something at `path`"):
@@ -264,9 +220,5 @@ def test_a_triton_repository(lm, tmp_path):
 
 
 def test_a_state_that_does_not_begin_with_zeros_has_a_file(tmp_path):
-    lm = begun()
-    export(lm, tmp_path / "lm", format="triton")
-    ids = onnx_runs.some_ids(lm, 5)
-    expected, _ = onnx_runs.by_step(lm, ids)
-    onnx_runs.require_close(by_triton(tmp_path / "lm", ids), expected)
+    require_triton(begun(), tmp_path / "lm", 5)
     assert (tmp_path / "lm" / "initial_state" / "recurrent_0_state_0").exists()

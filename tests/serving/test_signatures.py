@@ -9,10 +9,20 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.special import log_softmax
 
-# A model of JAX is exported in test_onnx.py, in the same way.
-pytestmark = pytest.mark.backend("torch", "tensorflow")
+# Models of other backends are exported in test_onnx.py, in the same way.
+pytestmark = pytest.mark.backend("tensorflow")
 
 FORBIDDEN = re.compile("cudnn|pyfunc|xla", re.I)
+# What TensorFlow has for the CPU alone: tables and texts, rows of texts that
+# differ in length, and what loads the weights.
+ON_THE_CPU = set(
+    """
+    HashTableV2 LookupTableFindV2 LookupTableImportV2 MergeV2Checkpoints
+    RaggedGather RaggedTensorToTensor RestoreV2 SaveV2 ShardedFilename
+    StaticRegexFullMatch StaticRegexReplace StringJoin StringSplitV2
+    UnsortedSegmentJoin
+    """.split()
+)
 NEXT = "top_k_ids top_k_log_probabilities top_k_words"
 # What clients may rely on, besides the state. A new name is added here; one
 # that is taken away breaks them.
@@ -105,66 +115,54 @@ def test_score_ids_equals_the_model(model, responses, token_ids, lengths):
     assert responses["score_ids/length"].tolist() == [n - 1 for n in lengths]
 
 
-def test_steps_equal_the_model(model, vocabulary, responses, token_ids, stops):
-    state = model.initial_state(len(token_ids))
-    start = 0
-    for stop in stops:
-        logits, state = model.step(token_ids[:, start:stop], state)
-        start = stop
-        expected = log_softmax(
-            keras.ops.convert_to_numpy(logits)[:, -1], axis=-1
-        )
-        ids, words, values = (
-            responses[f"step_{stop}/top_k_{name}"]
-            for name in ("ids", "words", "log_probabilities")
-        )
-        assert ids.dtype == "int32"
-        assert_allclose(values, -np.sort(-expected)[:, :4], rtol=1e-5)
-        assert_allclose(values, np.take_along_axis(expected, ids, -1), 1e-5)
-        for row_ids, row_words in zip(ids, words, strict=True):
-            decoded = [word.decode() for word in row_words]
-            assert decoded == vocabulary.decode(row_ids)
-        for name, value in state.items():
-            value = keras.ops.convert_to_numpy(value)
-            served = responses[f"step_{stop}/{name}"]
-            assert served.dtype == value.dtype
-            assert_allclose(served, value, rtol=1e-5, atol=1e-6)
+def require_step(responses, label, model, ids, state, row):
+    """Asserts the most probable words and the state of a row after some ids,
+    by `label`; returns the state."""
+    logits, state = model.step(np.atleast_2d(ids), state)
+    expected = log_softmax(keras.ops.convert_to_numpy(logits)[0, -1])
+    found, words, values = (
+        responses[f"{label}/top_k_{name}"][row]
+        for name in ("ids", "words", "log_probabilities")
+    )
+    assert found.dtype == "int32"
+    assert_allclose(values, -np.sort(-expected)[:4], rtol=1e-5)
+    assert_allclose(values, expected[found], rtol=1e-5)
+    decoded = [word.decode() for word in words]
+    assert decoded == model.vocabulary.decode(found)
+    if label == "next":
+        assert not [name for name in responses if f"{label}/memory" in name]
+        return state
+    for name, value in state.items():
+        value = keras.ops.convert_to_numpy(value)
+        served = responses[f"{label}/{name}"]
+        assert served.dtype == value.dtype
+        assert_allclose(served[row], value[0], rtol=1e-5, atol=1e-6)
+    return state
 
 
-def test_each_row_reads_its_own_ids(model, responses, token_ids, lengths):
-    for row, length in enumerate(lengths):
-        logits, state = model.step(
-            token_ids[row : row + 1, :length], model.initial_state(1)
-        )
-        expected = log_softmax(keras.ops.convert_to_numpy(logits)[0, -1])
-        values = responses["step/top_k_log_probabilities"][row]
-        assert_allclose(values, -np.sort(-expected)[:4], rtol=1e-5)
-        for name, value in state.items():
-            value = keras.ops.convert_to_numpy(value)[0]
-            served = responses[f"step/{name}"][row]
-            assert_allclose(served, value, rtol=1e-5, atol=1e-6)
+def test_steps_equal_the_model(model, responses, token_ids, lengths, stops):
+    for row, ids in enumerate(token_ids):
+        state, start = model.initial_state(1), 0
+        for stop in stops:
+            label = f"step_{stop}"
+            state = require_step(
+                responses, label, model, ids[start:stop], state, row
+            )
+            start = stop
+        # Rows of different lengths.
+        ids = ids[: lengths[row]]
+        require_step(responses, "step", model, ids, model.initial_state(1), row)
 
 
 def test_a_text_begins_after_an_end(model, vocabulary, responses, texts):
     for row, text in enumerate(texts):
-        logits, state = model.step(
-            np.array([[0, *vocabulary.encode(text)]]), model.initial_state(1)
-        )
-        expected = log_softmax(keras.ops.convert_to_numpy(logits)[0, -1])
-        for label in ("begin", "next"):
-            values = responses[f"{label}/top_k_log_probabilities"][row]
-            assert_allclose(values, -np.sort(-expected)[:4], rtol=1e-5)
-        words = [b"word_4 word_2", b"word_3"][row % 2].decode()
-        logits, after = model.step(vocabulary.encode(words)[None], state)
-        expected = log_softmax(keras.ops.convert_to_numpy(logits)[0, -1])
-        values = responses["step_words/top_k_log_probabilities"][row]
-        assert_allclose(values, -np.sort(-expected)[:4], rtol=1e-5)
-        for label, expected_state in (("begin", state), ("step_words", after)):
-            for name, value in expected_state.items():
-                value = keras.ops.convert_to_numpy(value)[0]
-                served = responses[f"{label}/{name}"][row]
-                assert_allclose(served, value, rtol=1e-5, atol=1e-6)
-    assert not [name for name in responses if name.startswith("next/memory")]
+        ids = [0, *vocabulary.encode(text)]
+        for label in ("next", "begin"):
+            state = require_step(
+                responses, label, model, ids, model.initial_state(1), row
+            )
+        ids = vocabulary.encode(["word_4 word_2", "word_3"][row % 2])
+        require_step(responses, "step_words", model, ids, state, row)
 
 
 def test_greedy_writing_equals_the_model(model, vocabulary, responses, texts):
@@ -217,6 +215,20 @@ def test_graph_has_core_cpu_operations_only(responses):
     operations = list(responses["operations"])
     assert {"MatMul", "While", "LookupTableFindV2"} <= set(operations)
     assert not [name for name in operations if FORBIDDEN.search(name)]
+
+
+def test_every_operator_has_a_kernel_of_gpus_or_is_of_text(responses):
+    """By the registry of TensorFlow's wheel; `DEFAULT` is every device's."""
+    tf = pytest.importorskip("tensorflow")
+    kernels = pytest.importorskip("tensorflow.python.framework.kernels")
+    if not tf.sysconfig.get_build_info()["is_cuda_build"]:
+        pytest.skip("this TensorFlow is built without kernels of GPUs")
+    for operation in map(str, responses["operations"]):
+        found = kernels.get_registered_kernels_for_op(operation).kernel
+        devices = {kernel.device_type for kernel in found}
+        assert devices, operation
+        on_the_cpu = not devices & {"GPU", "DEFAULT"}
+        assert on_the_cpu == (operation in ON_THE_CPU), operation
 
 
 def test_artifact_holds_the_trainable_weights_and_nothing_else(

@@ -1,5 +1,6 @@
 """States that travel as JSON, of models of all kinds."""
 
+import functools
 import json
 
 import keras
@@ -14,36 +15,35 @@ pytestmark = pytest.mark.backend("tensorflow")
 
 tf = pytest.importorskip("tensorflow")
 
-SIZES = {"embedding_dim": 6}
+
+def model_of(vocabulary, layer, **parts):
+    return memlm.LanguageModel(
+        vocabulary=vocabulary, embedding_dim=6, recurrent=[layer], **parts
+    )
+
+
 MODELS = {
     # Its pointer remembers nothing but how much that is.
-    "a pointer to one word, in bfloat16": lambda vocabulary: (
-        memlm.LanguageModel(
-            vocabulary=vocabulary,
-            recurrent=[keras.layers.LSTM(6, dtype="mixed_bfloat16")],
-            mixture=memlm.mixtures.PointerSentinel(window=1),
-            **SIZES,
-        )
+    "a pointer to one word, in bfloat16": lambda vocabulary: model_of(
+        vocabulary,
+        keras.layers.LSTM(6, dtype="mixed_bfloat16"),
+        mixture=memlm.mixtures.PointerSentinel(window=1),
     ),
-    "words remembered twice": lambda vocabulary: memlm.LanguageModel(
-        vocabulary=vocabulary,
-        recurrent=[memlm.cells.FOFEHORNNCell(6)],
+    "words remembered twice": lambda vocabulary: model_of(
+        vocabulary,
+        memlm.cells.FOFEHORNNCell(6),
         memory=memlm.memory.MemoryBlock(window=3),
         mixture=memlm.mixtures.NeuralCache(size=4, theta=0.5, weight=0.3),
-        **SIZES,
     ),
     "an ensemble": lambda vocabulary: memlm.Ensemble(
         [
-            memlm.LanguageModel(
-                vocabulary=vocabulary,
-                recurrent=[keras.layers.GRU(6)],
-                memory=memory,
-                **SIZES,
-            )
+            model_of(vocabulary, keras.layers.GRU(6), memory=memory)
             for memory in (memlm.memory.NGram(3), memlm.memory.Attention(2))
         ]
     ),
 }
+# Those that are asked below.
+SIGNATURES = "serving_default begin step score score_ids initial_state".split()
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -54,14 +54,7 @@ def served(request, vocabulary, only_signatures, tmp_path_factory):
     for weight in model.trainable_variables:
         weight.assign(weight * 4.0)
     path = tmp_path_factory.mktemp("states") / "1"
-    with only_signatures(
-        "serving_default",
-        "begin",
-        "step",
-        "score",
-        "score_ids",
-        "initial_state",
-    ):
+    with only_signatures(*SIGNATURES):
         memlm.serving.export(model, path, top_k=3, max_length=20)
     signatures = tf.saved_model.load(str(path)).signatures
 
@@ -91,57 +84,48 @@ def state_in(answer):
 
 def test_rows_of_any_length_equal_the_model(served, vocabulary):
     model, ask = served
+    dtypes = {layer.compute_dtype for layer in model.layers}
+    rounding = 0.03 if "bfloat16" in dtypes else 1e-4
+    require_close = functools.partial(
+        assert_allclose, rtol=rounding, atol=rounding
+    )
     texts = ["word_1 word_7 nobody", "", "word_7 word_7 " * 6]
     rows = [[4, 5, 6, 7, 8], [9], [4, 4, 4]]
     state = state_in(ask("begin", text=texts))
     padded = [row + [29] * (5 - len(row)) for row in rows]
     answer = ask("step", token_ids=padded, length=[5, 1, 3], **state)
-    last = ask(
-        "step", token_ids=[[3]] * 3, length=[1, 1, 1], **state_in(answer)
-    )
+    state = state_in(answer)
+    last = ask("step", token_ids=[[3]] * 3, length=[1, 1, 1], **state)
     scores = ask("score", text=texts)
-    dtypes = {layer.compute_dtype for layer in model.layers}
-    rounding = 0.03 if "bfloat16" in dtypes else 1e-4
     for row, text in enumerate(texts):
-        ids = [0, *vocabulary.encode(text), *rows[row], 3]
-        logits, _ = model.step(np.array([ids]), model.initial_state(1))
-        expected = log_softmax(
-            keras.ops.convert_to_numpy(logits)[0].astype("float32"), axis=-1
-        )
-        for found, at in ((answer, -2), (last, -1)):
-            assert_allclose(
-                found["top_k_log_probabilities"][row],
-                -np.sort(-expected[at])[:3],
-                rtol=rounding,
-                atol=rounding,
-            )
-        expected = model.score(np.array([[0, *vocabulary.encode(text), 0]]))[0]
-        assert_allclose(
-            scores["log_probabilities"][row][: len(expected)],
-            expected,
-            rtol=rounding,
-            atol=rounding,
-        )
+        read = [0, *vocabulary.encode(text)]
+        ids = np.array([[*read, *rows[row], 3]])
+        logits, _ = model.step(ids, model.initial_state(1))
+        logits = keras.ops.convert_to_numpy(logits)[0].astype("float32")
+        expected = -np.sort(-log_softmax(logits, axis=-1))[:, :3]
+        for found, place in ((answer, -2), (last, -1)):
+            found = found["top_k_log_probabilities"][row]
+            require_close(found, expected[place])
+        expected = model.score(np.array([[*read, 0]]))[0]
+        found = scores["log_probabilities"][row][: len(expected)]
+        require_close(found, expected)
 
 
 def test_states_of_other_models_are_refused(served):
     model, ask = served
     state = ask("initial_state", rows=[0])
     inputs = {"token_ids": [[1]], "length": [1]}
-    refused = 0
+    assert len(state) >= 3
+    refused = tf.errors.InvalidArgumentError
     for name, value in state.items():
         wrong = np.array(value)
-        if wrong.dtype.kind == "f":
-            wrong = wrong * np.nan
-        else:
-            wrong = wrong - 10**6
-        with pytest.raises(tf.errors.InvalidArgumentError, match=f"`{name}`"):
+        is_integer = wrong.dtype.kind == "i"
+        wrong = wrong - 10**6 if is_integer else wrong * np.nan
+        with pytest.raises(refused, match=f"`{name}`"):
             ask("step", **inputs, **{**state, name: wrong})
-        refused += 1
-        if np.ndim(value) > 1 and wrong.dtype.kind == "i":
-            with pytest.raises(tf.errors.InvalidArgumentError, match="most 29"):
+        if np.ndim(value) > 1 and is_integer:
+            with pytest.raises(refused, match="most 29"):
                 ask("step", **inputs, **{**state, name: np.add(value, 30)})
-    assert refused == len(state) >= 3
 
 
 def test_length_is_limited_by_the_export(served):
@@ -158,9 +142,7 @@ def test_fingerprints_are_of_weights_and_vocabulary(vocabulary):
 
     def model(seed):
         keras.utils.set_random_seed(seed)
-        return memlm.LanguageModel(
-            vocabulary=vocabulary, recurrent=[keras.layers.GRU(6)], **SIZES
-        )
+        return model_of(vocabulary, keras.layers.GRU(6))
 
     other = memlm.data.Vocabulary(
         [*vocabulary.tokens[:1], *vocabulary.tokens[:1:-1]]
