@@ -23,9 +23,9 @@ class Models:
 
     def __init__(self, name, paths):
         self.name = name
+        loaded = {path: tf.saved_model.load(path) for path in paths.values()}
         self.versions = {
-            version: tf.saved_model.load(str(path)).signatures
-            for version, path in paths.items()
+            version: loaded[path].signatures for version, path in paths.items()
         }
 
     def find(self, name, version):

@@ -150,20 +150,16 @@ def test_a_program_lists_presets_without_keras():
     assert "keras" not in modules_after(statement)
 
 
-@pytest.mark.parametrize("module", PUBLIC_NAMES)
-def test_public_names(module):
-    found = importlib.import_module(module)
-    assert sorted(found.__all__) == PUBLIC_NAMES[module]
-    for name in found.__all__:
-        assert hasattr(found, name)
-
-
-def test_names_at_the_top():
+def test_public_names():
+    found = {}
+    for name in PUBLIC_NAMES:
+        module = importlib.import_module(name)
+        found[name] = sorted(module.__all__)
+        assert all(hasattr(module, public) for public in module.__all__)
+        submodule = name.removeprefix("memlm_keras").removeprefix(".")
+        assert not submodule or getattr(memlm_keras, submodule) is module
+    assert found == PUBLIC_NAMES
     assert memlm_keras.LanguageModel is memlm_keras.models.LanguageModel
-    for module in PUBLIC_NAMES:
-        found = importlib.import_module(module)
-        submodule = module.removeprefix("memlm_keras").removeprefix(".")
-        assert not submodule or getattr(memlm_keras, submodule) is found
     assert memlm_keras.__version__
 
 
@@ -197,26 +193,20 @@ DESCRIBED_ELSEWHERE = {
 }
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_every_module_has_a_docstring(name):
-    assert importlib.import_module(name).__doc__
-
-
-@pytest.mark.parametrize("name", PUBLIC_NAMES)
-def test_everything_public_has_a_docstring(name):
-    module = importlib.import_module(name)
-    missing = []
-    for public in module.__all__:
-        value = getattr(module, public)
-        if not value.__doc__:
-            missing.append(public)
-        methods = vars(value) if inspect.isclass(value) else ()
-        for method in methods:
-            if method.startswith("_") or method in DESCRIBED_ELSEWHERE:
-                continue
-            found = getattr(value, method)
-            if inspect.isroutine(found) and not inspect.getdoc(found):
-                missing.append(f"{public}.{method}")
+def test_everything_public_has_a_docstring():
+    missing = [n for n in MODULES if not importlib.import_module(n).__doc__]
+    for name in PUBLIC_NAMES:
+        module = importlib.import_module(name)
+        for public in module.__all__:
+            value = getattr(module, public)
+            if not value.__doc__:
+                missing.append(public)
+            for method in vars(value) if inspect.isclass(value) else ():
+                if method.startswith("_") or method in DESCRIBED_ELSEWHERE:
+                    continue
+                found = getattr(value, method)
+                if inspect.isroutine(found) and not inspect.getdoc(found):
+                    missing.append(f"{public}.{method}")
     assert not missing
 
 

@@ -83,37 +83,6 @@ def require_ours(found, ours):
     assert np.abs(found - ours).max() < 1e-4
 
 
-def summed_loss(wrapped, sentences, **arguments):
-    """Sum over the words of some texts by the mean loss of `transformers`."""
-    import torch
-
-    model, tokenizer = wrapped
-    batch = tokenizer(sentences, return_tensors="pt", **arguments)
-    with torch.no_grad():
-        loss = model(**batch, labels=batch.input_ids).loss.item()
-    return -loss * (batch.attention_mask.sum().item() - len(sentences))
-
-
-def test_the_loss_of_transformers(wrapped, pairs, ours):
-    found = [
-        summed_loss(wrapped, [sentence])
-        for sentences in batches(pairs)
-        for sentence in sentences
-    ]
-    require_ours(found, ours)
-
-
-@pytest.mark.parametrize("side", ["left", "right"])
-def test_the_loss_of_transformers_in_batches(wrapped, pairs, ours, side):
-    found = [
-        summed_loss(wrapped, sentences, padding=True, padding_side=side)
-        for sentences in batches(pairs)
-    ]
-    starts = range(0, ours.size, ROWS)
-    expected = np.add.reduceat(ours.ravel(), starts)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
 def test_minicons(wrapped, pairs, ours):
     scorer = pytest.importorskip(
         "minicons.scorer", reason="minicons is not installed"
