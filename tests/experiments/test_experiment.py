@@ -126,7 +126,7 @@ def test_matched_parameters(folder):
         "daniluk2017/rm_tm_gated", "text", match_parameters=True, scale=0.05
     )
     assert larger.settings["units"] == 15
-    with pytest.raises(UsageError, match="a row whose size the"):
+    with pytest.raises(UsageError, match="sets the size of the others"):
         Experiment("tran2016/lstm_1", "text", match_parameters=True).make()
 
 

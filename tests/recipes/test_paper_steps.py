@@ -126,7 +126,7 @@ def test_a_table_without_a_text_says_so(capsys, tmp_path, monkeypatch):
     rows = ("--rows=lstm", "--scale=0.05", "--list")
     assert command_line.main(["table", "daniluk2017/models", *rows]) == 0
     told = capsys.readouterr()
-    assert "Without --dataset" in told.err and "75 words" in told.err
+    assert "Without --dataset" in told.err and "75 different words" in told.err
     assert told.out.startswith("memlm train")
     command_line.main(
         ["table", "daniluk2017/models", *rows, "--dataset=embedded"]
