@@ -1,8 +1,12 @@
 """Records the operations of training steps on PyTorch, and runs them again."""
 
 import contextlib
+import functools
+import os
+import warnings
 
 import torch
+from keras import ops
 from torch.fx.experimental import proxy_tensor
 from torch.utils import _pytree as pytree
 
@@ -15,6 +19,8 @@ AFTER = 50
 MOST_SHAPES = 128
 # Longer recordings are not faster than the step itself.
 MOST_OPERATIONS = 3000
+# Environment variable: with 1, recordings on a GPU run as CUDA graphs.
+VARIABLE = "MEMLM_CUDA_GRAPHS"
 
 
 class Steps:
@@ -45,6 +51,9 @@ class Steps:
         leaves, structure = pytree.tree_flatten(batch)
         if not self.possible or not all(map(torch.is_tensor, leaves)):
             return self.step(batch)
+        if os.environ.get(VARIABLE) == "1":
+            leaves = [*map(ops.convert_to_tensor, leaves)]
+            batch = pytree.tree_unflatten(leaves, structure)
         shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
         recording = self.recordings.get(shapes)
         if recording is not None and recording.is_of(structure):
@@ -118,6 +127,11 @@ class Recording:
         if len(self.graph.graph.nodes) > MOST_OPERATIONS:
             raise ValueError("a recording would not be faster")
         self.graph.recompile()
+        self.call = functools.partial(self.graph, *self.counts)
+        if os.environ.get(VARIABLE) == "1" and on_gpu(
+            [*leaves, *(value for _, value, *_ in self.tensors)]
+        ):
+            self.call = CudaGraph(self.call)
 
     def is_of(self, structure):
         """Returns whether batches have this structure, and the model still the
@@ -130,9 +144,52 @@ class Recording:
         )
 
     def run(self, leaves):
-        return pytree.tree_unflatten(
-            self.graph(*self.counts, *leaves), self.logs
-        )
+        return pytree.tree_unflatten(self.call(*leaves), self.logs)
+
+
+def on_gpu(tensors):
+    """Returns whether all tensors are on a GPU. A CUDA graph repeats no
+    operation of the CPU."""
+    return all(tensor.is_cuda for tensor in tensors)
+
+
+class CudaGraph:
+    """Runs a function as one CUDA graph from its second call on, or warns and
+    runs it as it is if PyTorch cannot capture it."""
+
+    def __init__(self, run):
+        self.run = run
+        self.graph = self.inputs = self.outputs = None
+        # The first call loads libraries, which a capture must not do.
+        self.waits, self.possible = True, True
+
+    def __call__(self, *tensors):
+        if self.graph is None and self.possible and not self.waits:
+            self._capture(tensors)
+        self.waits = False
+        if self.graph is None:
+            return self.run(*tensors)
+        for place, tensor in zip(self.inputs, tensors):
+            place.copy_(tensor)
+        self.graph.replay()
+        # The next replay writes into the same memory.
+        return [output.clone() for output in self.outputs]
+
+    def _capture(self, tensors):
+        graph = torch.cuda.CUDAGraph()
+        self.inputs = [tensor.clone() for tensor in tensors]
+        try:
+            with torch.cuda.graph(graph):
+                self.outputs = self.run(*self.inputs)
+        except RuntimeError as error:
+            self.possible = False
+            warnings.warn(
+                f"{VARIABLE}=1 has no effect on this model, such as one with "
+                f"dropout: its step cannot be a CUDA graph ({error})",
+                stacklevel=2,
+            )
+        else:
+            self.graph = graph
 
 
 # === Random numbers ===

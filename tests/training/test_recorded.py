@@ -1,5 +1,7 @@
 """Recorded steps train as the steps themselves."""
 
+import contextlib
+
 import keras
 import numpy as np
 import pytest
@@ -177,3 +179,83 @@ def test_a_step_that_depends_on_values_runs_as_it_is():
     found = trained(model)
     assert not model.train_function.possible
     require_equal(found, trained(compiled(eagerly=True, optimizer=optimizer())))
+
+
+def test_a_recording_replays_as_a_cuda_graph(recorded, monkeypatch):
+    """A stand-in of `torch.cuda` repeats the operations on the same memory."""
+    import torch
+
+    monkeypatch.setenv(recorded.VARIABLE, "1")
+    tokens = np.random.default_rng(1).integers(3, V, size=(48, 6))
+    sizes, replays = (4, 8, 4, 8), []
+
+    def fitted(model):
+        return [
+            model.fit(
+                tokens[:, :-1], tokens[:, 1:], size, shuffle=False, verbose=0
+            ).history
+            for size in sizes
+        ]
+
+    on_cpu, eager, model = compiled(), compiled(eagerly=True), compiled()
+
+    class Graph:
+        def replay(self):
+            calls = [r.call for r in model.train_function.recordings.values()]
+            (call,) = (call for call in calls if call.graph is self)
+            replays.append(tuple(call.inputs[0].shape))
+            for place, found in zip(call.outputs, call.run(*call.inputs)):
+                place.copy_(found)
+
+    @contextlib.contextmanager
+    def capture(graph):
+        """Computes nothing."""
+        variables = [*model.variables, *model.optimizer.variables]
+        variables += [v for m in model.metrics for v in m.variables]
+        before = [variable.value.detach().clone() for variable in variables]
+        yield
+        with torch.no_grad():
+            for variable, value in zip(variables, before):
+                variable.value.copy_(value)
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "graph", capture)
+    expected = fitted(eager)
+    assert fitted(on_cpu) == expected and not replays
+    monkeypatch.setattr(recorded, "on_gpu", lambda tensors: True)
+    assert fitted(model) == expected
+    assert len(set(replays)) == 2 and len(replays) > 20
+    for weights in zip(model.get_weights(), eager.get_weights()):
+        np.testing.assert_array_equal(*weights)
+
+
+def test_a_cuda_graph_keeps_its_results_and_may_be_impossible(
+    recorded, monkeypatch
+):
+    import torch
+
+    def refuse(graph):
+        raise RuntimeError("operation not permitted")
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", object)
+    monkeypatch.setattr(torch.cuda, "graph", refuse)
+    double = recorded.CudaGraph(lambda x: [2 * x])
+    one = torch.ones(2)
+    assert double(one)[0].tolist() == [2, 2]
+    with pytest.warns(UserWarning, match="operation not permitted") as warned:
+        assert [double(one)[0].tolist() for _ in range(3)] == 3 * [[2, 2]]
+    assert len(warned) == 1
+
+    class Graph:
+        def replay(self):
+            again.outputs[0].copy_(2 * again.inputs[0])
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "graph", contextlib.nullcontext)
+    again = recorded.CudaGraph(lambda x: [2 * x])
+    first, second, third = (again(one * i)[0] for i in (1, 2, 3))
+    assert [x.tolist() for x in (first, second, third)] == [
+        [2, 2],
+        [4, 4],
+        [6, 6],
+    ]
