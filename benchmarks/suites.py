@@ -144,6 +144,7 @@ _ON_A_CARD = (
             Contender("pytorch", "torch", "compiled"),
             Contender("handwritten_jax", "jax"),
             *_package(),
+            Contender("package", "torch", "cuda_graphs"),
         )
     ),
 )

@@ -1,6 +1,7 @@
 """The models as users of this package would write them."""
 
 import functools
+import os
 
 import keras
 import numpy as np
@@ -43,6 +44,7 @@ def _memories(case):
     return {
         "plain": None,
         "layers_of_keras": None,
+        "cuda_graphs": None,
         "lstm": Projected(),
         "lstm_2_parts": Projected(2),
         "lstm_3_parts": Projected(3),
@@ -178,6 +180,8 @@ def make(case, variant, precision):
     if case.kind == "layer":
         return LayerAlone(case, _layers(case)[variant]())
     keras.utils.set_random_seed(0)
+    if variant == "cuda_graphs":
+        os.environ["MEMLM_CUDA_GRAPHS"] = "1"
     if variant == "layers_of_keras":
         fused.implementation = lambda *arguments: None
     batches = Batches

@@ -4,6 +4,7 @@ For a large vocabulary, positions are projected in blocks, and only the losses
 are kept. In training, a sample of the words may replace the whole vocabulary.
 """
 
+import functools
 import math
 
 import keras
@@ -19,15 +20,12 @@ from memlm_keras.keras_private import AutocastScope
 
 # Number of logits in a block; losses of more logits are computed in blocks. At
 # 11.2 million logits, blocks take 0.95 of the time of a training step on
-# PyTorch and 0.85 on JAX. On a GPU, PyTorch waits for each kernel that it
-# launches, so blocks are larger: three arrays of 100 million logits take 1.2
-# GB.
+# PyTorch and 0.85 on JAX.
 BLOCK = 11_000_000
-if keras.backend.backend() == "torch":
-    import torch
-
-    if torch.cuda.is_available():
-        BLOCK = 100_000_000
+# Bytes of a GPU's memory for a logit of a block. There, PyTorch waits for each
+# kernel that it launches, so blocks are larger. At 80 GB, the three arrays of a
+# block take 1.2 GB.
+_BYTES = 800
 # Smallest number of blocks. TensorFlow's own loss works nearly in place: for 99
 # million logits, it needs 1.2 times the memory of blocks and 0.85 of the time.
 LEAST_BLOCKS = 20 if keras.backend.backend() == "tensorflow" else 1
@@ -333,6 +331,22 @@ def head_losses(head, outputs, targets, weights=None, training=False):
     return token_losses(head(outputs), targets)
 
 
+@functools.cache
+def _memory_of_card():
+    """Returns the bytes of memory of PyTorch's GPU; 0 without one."""
+    if keras.backend.backend() == "torch":
+        import torch
+
+        if torch.cuda.is_available():
+            return torch.cuda.get_device_properties(0).total_memory
+    return 0
+
+
+def _block():
+    """Returns the number of logits in a block."""
+    return max(BLOCK, _memory_of_card() // _BYTES)
+
+
 def uses_blocks(shape, vocabulary_size):
     """Returns whether losses of a shape are computed in blocks."""
     if keras.distribution.distribution() is not None:
@@ -340,7 +354,7 @@ def uses_blocks(shape, vocabulary_size):
         return False
     known = all(isinstance(size, int) for size in shape)
     positions = math.prod(shape) if known else _USUAL_POSITIONS
-    return positions * vocabulary_size > LEAST_BLOCKS * BLOCK
+    return positions * vocabulary_size > LEAST_BLOCKS * _block()
 
 
 def block_losses(
@@ -403,7 +417,7 @@ def _run(
     kernel = ops.cast(kernel, dtype)
 
     # === Sort positions without weight to the end, and pad to whole blocks ===
-    blocks = -(-positions // max(BLOCK // vocabulary_size, LEAST_ROWS))
+    blocks = -(-positions // max(_block() // vocabulary_size, LEAST_ROWS))
     rows = -(-positions // blocks)
     order = ops.argsort(ops.cast(ops.equal(weights, 0), "int32"))
     places = ops.argsort(order)
