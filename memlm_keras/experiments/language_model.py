@@ -169,8 +169,8 @@ class LanguageModelExperiment(Experiment):
         paper, row = registry.find(name)[0], name.partition("/")[2]
         if paper.matched_to is None:
             raise options.UsageError(
-                f"match_parameters: no row of {paper.citation} sets the size of "
-                f"the others. Received: preset={name}"
+                f"match_parameters: no row of {paper.citation} sets the size "
+                f"of the others. Received: preset={name}"
             )
         if row in paper.unmatched:
             return units

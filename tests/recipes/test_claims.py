@@ -319,7 +319,7 @@ def test_time_that_is_over_interrupts(claims, small):
         (["kong"], "There is no claim kong."),
         (["kong2018"], "There is no claim kong2018. Did you mean kong2019?"),
         (["kong2019/nois"], "Did you mean kong2019/noise? Name a paper, "),
-        (["kong2019", "nothing"], "or a claim: kong2019/noise, weissenborn2016/g"),
+        (["kong2019", "nothing"], "or a claim: kong2019/noise, weissenborn"),
         (["--setting=text"], "no setting text. Did you mean texts?"),
         (["kong2019", "--setting=pairs"], "Settings that do: texts."),
         (["--finished_only"], "Give only one of"),
