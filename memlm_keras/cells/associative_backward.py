@@ -101,8 +101,8 @@ def _backward(
     h, copies, count = cell.units, cell.num_copies, cell.num_keys
     hidden = ops.transpose(states[0])
     source = [reverse_axes(memory) for memory in cell.memories(states)[1:]]
-    to_hidden, to_value, to_source = [
-        ops.transpose(weights[index]) for index in (0, 1, -1)
+    to_hidden, to_value, to_reset_value, to_source = [
+        ops.transpose(weights[index]) for index in (0, 1, 2, -1)
     ]
     # Row n lists the positions of number n in all copies.
     inverse = ops.cast(ops.argsort(positions, axis=0), "int32")
@@ -135,7 +135,7 @@ def _backward(
             d_output, d_written = d_output * at[-1:], d_written * at[-1:]
         d_written = d_output + d_written
         d_candidate = d_written * update * (1.0 - candidate * candidate)
-        d_reset_value = to_value[:, 2 * h :] @ d_candidate
+        d_reset_value = to_reset_value @ d_candidate
         d_both = join(
             [
                 d_written * (candidate - value) * update * (1.0 - update),
@@ -144,7 +144,7 @@ def _backward(
             0,
         )
         d_value = d_output - d_written * update + d_reset_value * reset
-        d_value = d_value + to_value[:, : 2 * h] @ d_both
+        d_value = d_value + to_value @ d_both
         d_value = d_value / copies
         d_gates = join([d_both, d_candidate], 0)
         of_write = _keys_gradient(d_memory, written)
@@ -186,13 +186,8 @@ def _backward(
     d_gates = d_projected[:, count * h :]
     d_weights = [
         _product(d_projected, before),
-        ops.concatenate(
-            [
-                _product(d_gates[:, : 2 * h], value),
-                _product(d_gates[:, 2 * h :], reset * value),
-            ],
-            axis=0,
-        ),
+        _product(d_gates[:, : 2 * h], value),
+        _product(d_gates[:, 2 * h :], reset * value),
         ops.sum(d_gates, axis=(0, 2))[:, None],
         *(_product(d_gates, read) for read in rest),
     ]
@@ -251,16 +246,12 @@ def _product(left, right):
 
 def _run_in_place(cell, projected, states, mask):
     positions, weights = cell.shared_by_steps()
-    recurrent, memory_kernel, bias, *source_kernel = [
-        _interleave(weight.T, cell.units) for weight in weights
+    *kernels, bias = [
+        _interleave(weight.T, cell.units)
+        for weight in (*weights[:3], *weights[4:], weights[3])
     ]
-    kernels = [
-        _interleave(kernel.T, cell.units).T
-        for kernel in (recurrent, memory_kernel, *source_kernel)
-    ]
-    # The gates read the value; the candidate reads it after the reset.
-    of_gates, of_candidate = kernels[1].split([2 * cell.units, cell.units], 1)
-    kernels[1:2] = of_gates.contiguous(), of_candidate.contiguous()
+    kernels = [_interleave(kernel.T, cell.units).T for kernel in kernels]
+    kernels[1:3] = [kernel.contiguous() for kernel in kernels[1:3]]
     loop = _Loop(cell, positions.T, projected, mask)
     outputs, memory = with_gradient(loop.forward, loop.backward)(
         _interleave(projected, cell.units).transpose(0, 1),

@@ -282,7 +282,12 @@ class AssociativeGRUCell(AssociativeCell):
 
     def shared_by_steps(self):
         """Returns permutations `(H / 2, N_c)` and transposed weights."""
-        weights = [self.recurrent_kernel, self.memory_kernel, self.bias[None]]
+        # Slices in a loop would be copied at each step.
+        weights = [
+            self.recurrent_kernel,
+            *ops.split(self.memory_kernel, [2 * self.units], axis=1),
+            self.bias[None],
+        ]
         if self.source_key is not None:
             weights.append(self.source_kernel)
         return ops.transpose(self.permutations), [
@@ -303,7 +308,7 @@ class AssociativeGRUCell(AssociativeCell):
         memory.
         """
         h = self.units
-        of_hidden, of_value, bias, *of_source = weights
+        of_hidden, of_value, of_reset_value, bias, *of_source = weights
         projected = projected + of_hidden @ hidden
         split = self.num_keys * h
         keys, values = self.read_all(
@@ -316,11 +321,9 @@ class AssociativeGRUCell(AssociativeCell):
         value, *source = values
         for read, kernel in zip(source, of_source):
             gates = gates + kernel @ read
-        both = ops.sigmoid(gates[: 2 * h] + of_value[: 2 * h] @ value)
+        both = ops.sigmoid(gates[: 2 * h] + of_value @ value)
         update, reset = both[:h], both[h:]
-        candidate = ops.tanh(
-            gates[2 * h :] + of_value[2 * h :] @ (reset * value)
-        )
+        candidate = ops.tanh(gates[2 * h :] + of_reset_value @ (reset * value))
         written = update * (candidate - value)
         output = value + written
         if mask is not None:
