@@ -178,10 +178,7 @@ def test_end_of_sentence_id_begins_and_pads():
         ({"batch_size": 0}, "`batch_size` must be .*at least 1.*=0"),
         ({"batch_size": 2.0}, "`batch_size` must be an integer"),
         ({"segment_length": -1}, "`segment_length` must be .*at least 1"),
-        (
-            {"tokens": np.ones((2, 3), int)},
-            r"`tokens` must be .*\(2, 3\)",
-        ),
+        ({"tokens": np.ones((2, 3), int)}, r"`tokens` must be .*\(2, 3\)"),
         ({"tokens": np.ones(3)}, "`tokens` must be .* integers.*float64"),
         ({"tokens": np.array([], int)}, "`tokens` must be .*not empty"),
         ({"shuffle": True}, "`shuffle=True` needs `document_starts`"),

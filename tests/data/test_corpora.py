@@ -465,10 +465,7 @@ def test_archive_is_unpacked(serve, waits, tmp_path):
     archive = buffer.getvalue()
     url, _ = serve(archive)
     target = download(
-        [f"{url}/a.zip"],
-        tmp_path / "a",
-        sha256(archive),
-        extract=True,
+        [f"{url}/a.zip"], tmp_path / "a", sha256(archive), extract=True
     )
     assert (target / "folder" / "a.txt").read_bytes() == CONTENT
     assert list(tmp_path.iterdir()) == [target]

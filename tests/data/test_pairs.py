@@ -230,10 +230,7 @@ def test_wrong_corpora(tmp_path):
     splits = {"train": PAIRS, "validation": PAIRS, "test": PAIRS}
     with pytest.raises(ValueError, match="combined with `vocabulary_size`"):
         data.encode_pairs(
-            "x",
-            splits,
-            vocabulary=data.Vocabulary(["a"]),
-            vocabulary_size=9,
+            "x", splits, vocabulary=data.Vocabulary(["a"]), vocabulary_size=9
         )
     with pytest.raises(ValueError, match="'test' of 'x' has no pairs"):
         data.encode_pairs("x", {**splits, "test": []})
@@ -433,10 +430,7 @@ def test_epochs_of_other_lengths_than_passes(per_epoch):
     [
         ({"batches_per_epoch": 0}, "`batches_per_epoch` must be .*at least 1"),
         ({"premises": [[1], []]}, r"`premises\[1\]` must be a 1-D array"),
-        (
-            {"hypotheses": [[1], [0.5]]},
-            r"`hypotheses\[1\]` must be",
-        ),
+        ({"hypotheses": [[1], [0.5]]}, r"`hypotheses\[1\]` must be"),
         ({"premises": [[1], [-1]]}, "not be negative.*position 1"),
         ({"labels": [0]}, "must have one length.*2, 2 and 1"),
         ({"labels": [0, -1]}, "`labels` must not be negative"),

@@ -162,11 +162,7 @@ def test_irregular_files_say_the_same(read, form, change):
         ("[Joy]", "Joy", "line 8: .*one word in brackets.*2c. Joy can't"),
         ("[Joy]", "[Joy] [Joy]", "line 8: .*one word in brackets"),
         ("[Joy]", "[ ]", "line 8: .*one word in brackets"),
-        (
-            "[Joy] can't",
-            "[Joy] can",
-            r"line 8: .*must differ only.* line 6",
-        ),
+        ("[Joy] can't", "[Joy] can", r"line 8: .*must differ only.* line 6"),
         ("Hill", "XXXXX", "line 1: .*exactly one blank.*: 2 in 'Mr. XXXXX"),
         ("1a)", "<s>", "line 1: expected a sentence '<s> ... </s>'"),
     ],

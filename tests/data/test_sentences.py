@@ -128,9 +128,7 @@ def test_few_shapes_whatever_the_lengths(monkeypatch):
     batches = SentenceBatches(tokens, 3, length_multiple=8, shuffle=True)
     model = LanguageModel(7, 3, [keras.layers.LSTM(4)])
     model.compile(
-        keras.optimizers.SGD(0.1),
-        SentenceCrossEntropy(),
-        weighted_metrics=[],
+        keras.optimizers.SGD(0.1), SentenceCrossEntropy(), weighted_metrics=[]
     )
     traced = []
     forward = model.backbone.forward

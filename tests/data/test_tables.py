@@ -66,11 +66,7 @@ def test_cells_are_read_as_they_are(tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "w1 w2\tw3 w4",
-        "good\tbad\nw1 w2\tw3 w4",
-        "Wrong \t#RIGHT\nw3 w4\tw1 w2",
-    ],
+    ["w1 w2\tw3 w4", "good\tbad\nw1 w2\tw3 w4", "Wrong \t#RIGHT\nw3 w4\tw1 w2"],
 )
 def test_headers_are_known_by_their_names(text, tmp_path):
     found = read(tmp_path / "a.tsv", text, FIELDS, ["label"])

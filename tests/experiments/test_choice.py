@@ -90,13 +90,7 @@ PROJECTED = {"units": 248, "embedding_dim": 200}
         (60_000, 9000, "small", 40, {"dropout": 0.6, "batch_size": 5}),
         (60_001, 9000, "small", 40, {"dropout": 0.5}),
         (100_001, 9000, "small", 20, {"dropout": 0.5}),
-        (
-            300_001,
-            4000,
-            "small",
-            7,
-            {"dropout": 0.4, **PROJECTED, **FALLS},
-        ),
+        (300_001, 4000, "small", 7, {"dropout": 0.4, **PROJECTED, **FALLS}),
         (
             10**6,
             4001,
@@ -136,10 +130,7 @@ def test_the_size_of_a_text_decides(
         ({"scale": 0.5}, {"linear_decay": 7, **SAMPLED}),
         ({"halve_after": 9}, {**PROJECTED, **SAMPLED}),
         ({"epochs": 5}, {**PROJECTED, **SAMPLED}),
-        (
-            {"learning_rate": 0.1},
-            {**PROJECTED, **SAMPLED, "linear_decay": 7},
-        ),
+        ({"learning_rate": 0.1}, {**PROJECTED, **SAMPLED, "linear_decay": 7}),
         ({"num_sampled": 0}, {**PROJECTED, **FALLS}),
     ],
 )

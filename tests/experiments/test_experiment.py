@@ -75,9 +75,7 @@ def test_it_trains_what_one_would_train_by_hand(folder):
     keras.utils.set_random_seed(3)
     corpus = experiment.corpus
     model = memlm_keras.LanguageModel.from_preset(
-        "daniluk2017/lstm",
-        vocabulary_size=len(corpus.vocabulary),
-        scale=0.02,
+        "daniluk2017/lstm", vocabulary_size=len(corpus.vocabulary), scale=0.02
     )
     model.compile(keras.optimizers.Adam(0.001, global_clipnorm=5.0))
     model.fit(corpus.batches("train", 4, 20), verbose=0)

@@ -234,11 +234,7 @@ def small(monkeypatch):
         seeds=1,
     )
     pairs = Setting(
-        "Pairs",
-        "embedded",
-        {"units": 4, "epochs": 1},
-        "small",
-        seeds=1,
+        "Pairs", "embedded", {"units": 4, "epochs": 1}, "small", seeds=1
     )
     two = (
         Claim(
