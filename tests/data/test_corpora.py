@@ -32,11 +32,6 @@ def real(name, **options):
     return data.load(name, data_dir=shared_data(name).parent, **options)
 
 
-@pytest.fixture(scope="module")
-def wikitext(tmp_path_factory):
-    return real("wikitext-2", cache_dir=tmp_path_factory.mktemp("cache"))
-
-
 def lengths(corpus):
     return [len(corpus.train), len(corpus.validation), len(corpus.test)]
 
@@ -56,8 +51,8 @@ def test_penn_treebank_has_the_usual_counts(cache):
     assert cache in pathlib.Path(corpus.train.tokens.filename).parents
 
 
-def test_wikitext_2_has_the_usual_counts_and_documents(wikitext):
-    corpus = wikitext
+def test_wikitext_2_has_the_usual_counts_and_documents():
+    corpus = real("wikitext-2")
     assert lengths(corpus) == [2_088_628, 217_646, 245_569]
     assert len(corpus.vocabulary) == 33_278
     equals = corpus.vocabulary["="]
@@ -71,20 +66,25 @@ def test_wikitext_2_has_the_usual_counts_and_documents(wikitext):
     assert sum(x["reset"].sum() for x, _, _ in batches) == 60
 
 
-def test_wikitext_2_by_sentence_has_the_same_words(wikitext):
+def test_wikitext_2_by_sentence_has_the_same_words(tmp_path):
+    """Of its two shorter texts, the first of them in the place of training."""
     pytest.importorskip("syntok")
-    # The vocabulary of the paragraphs is in the cache.
-    cache_dir = pathlib.Path(wikitext.train.tokens.filename).parents[2]
-    corpus = real("wikitext-2", sentences=True, cache_dir=cache_dir)
+    for name in ("train", "valid", "test"):
+        text = "valid" if name == "train" else name
+        file = shared_data("wikitext-2", f"wiki.{text}.tokens")
+        (tmp_path / f"wiki.{name}.tokens").symlink_to(file)
+    settings = {"data_dir": tmp_path, "verify": False}
+    plain = data.load("wikitext-2", **settings)
+    corpus = data.load("wikitext-2", **settings, sentences=True)
     assert corpus.name == "wikitext-2-sentences"
-    assert corpus.vocabulary == wikitext.vocabulary
-    for split, documents in (("train", 600), ("validation", 60), ("test", 60)):
-        found, paragraphs = getattr(corpus, split), getattr(wikitext, split)
+    assert corpus.vocabulary == plain.vocabulary
+    for split in ("train", "validation", "test"):
+        found, paragraphs = getattr(corpus, split), getattr(plain, split)
         np.testing.assert_array_equal(
             found.tokens[found.tokens != 0],
             paragraphs.tokens[paragraphs.tokens != 0],
         )
-        assert len(found.document_starts) == documents
+        assert len(found.document_starts) == 60
         # No sentence is empty, and few are as long as a paragraph.
         lengths = np.diff(np.flatnonzero(found.tokens == 0))
         assert lengths.min() > 1

@@ -56,12 +56,11 @@ def start(folder, *arguments, **others):
     )
 
 
-def test_from_text_to_a_model_that_serves(memlm, folder):
+def test_from_text_to_a_model_that_serves(memlm, refused, folder):
     """What a new user does with a file of their own."""
     write_file(folder / "mine.txt")
     flags = ("--dataset=mine.txt", "--epochs=1", *SMALL)
     told = memlm("train", "key_value_predict", *flags)
-    assert told.status == 0, told.err
     assert "Of the lines of mine.txt, 1 to 72 are train" in told.out
     assert "is <unk>, as it is written there or for" in told.out
     (run,) = (folder / "runs").iterdir()
@@ -81,17 +80,14 @@ def test_from_text_to_a_model_that_serves(memlm, folder):
     assert [verb for verb, _ in typed] == ["generate", "attention", "export"]
     for verb, path in typed[:2]:
         told = memlm(verb, path)
-        assert told.status == 0, told.err
     told = memlm("attention", run, "the cat", "--out=map.html")
-    assert told.status == 0, told.err
     page = (folder / "map.html").read_text(encoding="utf-8")
     assert f"Attention of {run.name}" in page
-    told = memlm("attention", run, "--out=map.html")
-    assert told.status == 2 and "--out needs a TEXT" in told.err
+    refused("--out needs a TEXT", "attention", run, "--out=map.html")
     told = memlm("generate", run, "the old", "--max_length=9", "--seed=1")
     assert len(told.out.splitlines()) == 3
     assert all(line.startswith("the old") for line in told.out.splitlines())
-    assert memlm("generate", "runs", "the old", "--seed=1").status == 0
+    memlm("generate", "runs", "the old", "--seed=1")
     flags = ["--sampler=random", "--sentences=20", "--seed=1"]
     assert "<unk>" not in memlm("generate", run, *flags).out
     assert "<unk>" in memlm("generate", run, *flags, "--unknown").out
@@ -105,11 +101,10 @@ def test_from_text_to_a_model_that_serves(memlm, folder):
     # The model alone is enough.
     shutil.copy(run / "model.keras", folder / "alone.keras")
     told = memlm("score", "alone.keras", "the man")
-    assert told.status == 0 and told.out.split()[:2] == lines[:2]
+    assert told.out.split()[:2] == lines[:2]
 
     before = results_of(run)
     told = memlm("evaluate", run, "--cache_size=9", "--verbose=0")
-    assert told.status == 0, told.err
     assert "cache, test: perplexity" in told.out
     after = results_of(run)
     assert after["cache"]["size"] == 9
@@ -119,12 +114,11 @@ def test_from_text_to_a_model_that_serves(memlm, folder):
 
 
 @pytest.mark.filterwarnings("ignore:Counts of counts")
-def test_surprisals_of_a_file(memlm, run, folder):
+def test_surprisals_of_a_file(memlm, refused, run, folder):
     (folder / "stimuli.txt").write_text("the man\n\nzebra saw the man\n")
 
     def table(*arguments):
         told = memlm("surprisal", *arguments)
-        assert told.status == 0, told.err
         assert "1 of 8 tokens" in told.err
         header, *lines = [line.split("\t") for line in told.out.splitlines()]
         assert len(lines) == 8
@@ -150,25 +144,23 @@ def test_surprisals_of_a_file(memlm, run, folder):
     assert [line[:3] for line in mean] == [line[:3] for line in lines]
     assert float(mean[0][3]) == pytest.approx(float(lines[0][3]), abs=1e-4)
 
-    told = memlm("train", "kneser_ney_2", "--dataset=text")
-    assert told.status == 0, told.err
+    memlm("train", "kneser_ney_2", "--dataset=text")
     (counts,) = (folder / "runs").glob("*kneser*")
     _, counted = table(counts, "stimuli.txt")
     # Lines stand for themselves.
     assert counted == table(counts, "stimuli.txt", "--reset")[1]
 
-    told = memlm("surprisal", run, "stimuli.txt", "--segment_length=3")
-    assert told.status == 2 and "is for --rate" in told.err
-    told = memlm("surprisal", run, "none.txt")
-    assert told.status == 2
-    assert told.err == "memlm: No such file or directory: none.txt\n"
     (folder / "empty.txt").write_text("\n")
-    told = memlm("surprisal", run, "empty.txt")
-    assert told.status == 2 and "no word in empty.txt" in told.err
-    told = memlm("attention", run, "the man", "--out=map.html")
-    assert told.status == 2 and "has no attention that" in told.err
-    told = memlm("surprisal", run, "stimuli.txt", "--unit=shannons")
-    assert told.status == 2
+    for message, *arguments in (
+        ("is for --rate", "stimuli.txt", "--segment_length=3"),
+        ("memlm: No such file or directory: none.txt\n", "none.txt"),
+        ("no word in empty.txt", "empty.txt"),
+        ("unit", "stimuli.txt", "--unit=shannons"),
+    ):
+        refused(message, "surprisal", run, *arguments)
+    refused(
+        "has no attention that", "attention", run, "the man", "--out=map.html"
+    )
 
 
 DOCUMENTS = [
@@ -187,7 +179,6 @@ def test_surprisals_of_documents_are_divided(memlm, run, folder):
     for path, text in zip(paths, DOCUMENTS):
         (folder / path).write_text(text)
     told = memlm("surprisal", run, "texts")
-    assert told.status == 0, told.err
     assert "1 of 29 tokens are read as <unk>" in told.err
     header, *rows = told.out.splitlines()
     assert header.startswith("document\tsentence\tposition\tword\t")
@@ -204,7 +195,7 @@ def test_surprisals_of_documents_are_divided(memlm, run, folder):
     for part in range(1, 4):
         flags = ("--out=out/words.tsv", f"--shard={part}/3")
         part_of = memlm("surprisal", run, *paths, *flags)
-        assert part_of.status == 0 and not part_of.out, part_of.err
+        assert not part_of.out
         table = (folder / f"out/words-{part}-of-3.tsv").read_text()
         first, *found = table.splitlines()
         assert first == header
@@ -213,12 +204,10 @@ def test_surprisals_of_documents_are_divided(memlm, run, folder):
     assert len(list((folder / "out").iterdir())) == 3
     (folder / "out/words-3-of-3.tsv").write_text("kept")
     again = memlm("surprisal", run, "texts", *flags)
-    assert again.status == 0
     assert "words-3-of-3.tsv is finished. Delete it" in again.out
     assert (folder / "out/words-3-of-3.tsv").read_text() == "kept"
     flags = ("--out=words.tsv", "--shard=05/10")
     told = memlm("surprisal", run, *paths, *paths, *flags)
-    assert told.status == 0, told.err
     assert (folder / "words-05-of-10.tsv").read_text().count("texts/4.txt") == 7
 
     # What a document teaches is forgotten before the next.
@@ -243,7 +232,6 @@ def test_documents_of_one_file(memlm, run, folder):
     for part in (1, 2):
         flags = (start, f"--shard={part}/2", "--out=words.tsv")
         told = memlm("surprisal", run, "novel.txt", *flags)
-        assert told.status == 0, told.err
         table = (folder / f"words-{part}-of-2.tsv").read_text()
         joined += table.splitlines()[1:]
     assert joined == rows
@@ -265,69 +253,61 @@ def test_documents_of_one_file(memlm, run, folder):
         (["a.txt", "--document_start=="], "No line of a.txt begins a document"),
     ],
 )
-def test_documents_that_cannot_be_read(memlm, folder, arguments, message):
+def test_documents_that_cannot_be_read(refused, folder, arguments, message):
     for name in ("a.txt", "b.txt", "items.csv"):
         (folder / name).write_text("the man\n")
-    told = memlm("surprisal", "memlm/embedded_lstm", *arguments)
-    assert told.status == 2 and message in told.err, told.err
-    assert told.err.count("\n") == 1 and not told.out
+    told = refused(message, "surprisal", "memlm/embedded_lstm", *arguments)
+    assert not told.out
     assert not list(folder.glob("o*"))
 
 
 @pytest.mark.filterwarnings("ignore:Counts of counts")
-def test_certificates(memlm, run, folder, classifier):
+def test_certificates(memlm, refused, run, folder, classifier):
     alone = run / "model.keras"
     told = memlm("certify", run, f"--same_as={alone}", "--out=found.json")
-    assert told.status == 0, told.out + told.err
     assert "7 passed, 0 failed, 0 not applicable" in told.out
     found = json.loads((folder / "found.json").read_text())
     assert found["passed"] and found["model"].startswith(str(run))
     told = memlm("certify", run, "--rate=0.5")
-    assert told.status == 0 and "each segment is an update" in told.out
-    assert memlm("evaluate", run, "--cache_size=9", "--verbose=0").status == 0
+    assert "each segment is an update" in told.out
+    memlm("evaluate", run, "--cache_size=9", "--verbose=0")
     told = memlm("certify", run, f"--same_as={run}", "--cache")
-    assert told.status == 0 and "NeuralCache" in told.out, told.out
+    assert "NeuralCache" in told.out
     told = memlm("certify", run, alone, "--seed=2")
-    assert told.status == 0 and "Ensemble" in told.out
+    assert "Ensemble" in told.out
     assert "seed 2" in told.out
 
     told = memlm("train", "kneser_ney_2", "--dataset=text")
-    assert told.status == 0, told.err
     (counts,) = (folder / "runs").glob("*kneser*")
-    told = memlm("certify", counts, f"--same_as={run}")
-    assert told.status == 1
+    told = memlm("certify", counts, f"--same_as={run}", status=1)
     assert "6 passed, 1 failed, 0 not applicable" in told.out
     assert "says the same" in told.out and "of a distribution" in told.out
 
-    for arguments, status, message in (
-        ((classifier,), 2, "cannot score"),
-        (("none.onnx",), 2, "no trained model of this name"),
-        ((run, "--tolerance=0"), 2, "tolerance must be a number above 0"),
-        ((run, f"--same_as={classifier}"), 2, "cannot score"),
+    for message, *arguments in (
+        ("cannot score", classifier),
+        ("no trained model of this name", "none.onnx"),
+        ("tolerance must be a number above 0", run, "--tolerance=0"),
+        ("cannot score", run, f"--same_as={classifier}"),
     ):
-        told = memlm("certify", *arguments)
-        assert told.status == status and message in told.err, told.err
+        refused(message, "certify", *arguments)
 
 
 @pytest.mark.slow
 @pytest.mark.backend("tensorflow")
 def test_certificates_of_files(memlm, run, folder):
     told = memlm("export", run, "model.onnx", "--format=onnx")
-    assert told.status == 0, told.err
     told = memlm("certify", "model.onnx", f"--same_as={run}")
-    assert told.status == 0, told.out + told.err
     assert "4 passed, 0 failed, 3 not applicable" in told.out
     for name in ("broken.onnx", "broken.tflite", "broken/saved_model.pb"):
         path = folder / name
         path.parent.mkdir(exist_ok=True)
         path.write_text("no file")
-        told = memlm("certify", name.partition("/")[0])
         status = 1 if "/" in name else 2
-        assert told.status == status and "broken" in told.err, told.err
-        assert len(told.err.splitlines()) == 1, told.err
+        told = memlm("certify", name.partition("/")[0], status=status)
+        assert "broken" in told.err
 
 
-def test_surprisals_of_a_table(memlm, run, folder):
+def test_surprisals_of_a_table(memlm, refused, run, folder):
     (folder / "items.csv").write_text(
         "item,Sentence,at,sentence_2\n"
         "1,the man saw,2-3,the *man* saw\n"
@@ -335,7 +315,6 @@ def test_surprisals_of_a_table(memlm, run, folder):
     )
     flags = ("--regions=at", "--spillover=1", "--frequency=train")
     told = memlm("surprisal", run, "items.csv", *flags)
-    assert told.status == 0, told.err
     assert "1 of 8 words have unknown tokens" in told.err
     first, *_, header = lines = told.out.splitlines()[:4]
     assert all(line.startswith("# ") for line in lines[:3])
@@ -363,13 +342,12 @@ def test_surprisals_of_a_table(memlm, run, folder):
 
     flags = ("--sentence=sentence_2", "--regions=marked", "--by=region")
     told = memlm("surprisal", run, "items.csv", *flags, "--out=regions.tsv")
-    assert told.status == 0 and not told.out
+    assert not told.out
     *_, one, two = (folder / "regions.tsv").read_text().splitlines()
     assert "man\t" in one and "zebra saw\t" in two
     told = memlm(
         "surprisal", run, "items.csv", "--frequency=plain.txt", "--noreset"
     )
-    assert told.status == 0, told.err
     assert "the state is carried from sentence to sentence" in told.out
 
     (folder / "none.tsv").write_text("item\n1\n")
@@ -385,16 +363,12 @@ def test_surprisals_of_a_table(memlm, run, folder):
         (["items.csv", "--frequency=none.txt"], "No such file"),
         (["plain.txt", "--spillover=2"], "--spillover needs a .csv"),
     ):
-        told = memlm("surprisal", run, *arguments)
-        assert told.status == 2 and error in told.err, told.err
-        assert told.err.count("\n") == 1
-    told = memlm(
-        "surprisal", "memlm/embedded_lstm", "items.csv", "--frequency=train"
-    )
-    assert told.status == 2 and "Give --frequency=FILE" in told.err
+        refused(error, "surprisal", run, *arguments)
+    surprisal = ("surprisal", "memlm/embedded_lstm", "items.csv")
+    refused("Give --frequency=FILE", *surprisal, "--frequency=train")
 
 
-def test_minimal_pairs(memlm, run, folder):
+def test_minimal_pairs(memlm, refused, run, folder):
     lines = ["sentence_good,sentence_bad,UID,phenomenon,field,item"]
     for number, (good, bad, rest) in enumerate(
         [
@@ -412,7 +386,6 @@ def test_minimal_pairs(memlm, run, folder):
     (folder / "published.jsonl").write_text("\n".join(map(json.dumps, summary)))
     flags = ("--published=published.jsonl", "--plot=pairs.png")
     told = memlm("pairs", run, "pairs.csv", "--out=pairs.tsv", *flags)
-    assert told.status == 0, told.err
     assert "without <eos>, state reset before each sentence; 3 in" in told.out
     rows = {
         name: [cell.strip() for cell in cells.split("|")]
@@ -450,7 +423,6 @@ def test_minimal_pairs(memlm, run, folder):
     (other / "config.json").write_text(json.dumps(config))
     runs = (run, other, "memlm/embedded_lstm")
     told = memlm("pairs", *runs, "pairs.csv", "--mean", "--eos", "--out=a.tsv")
-    assert told.status == 0, told.err
     mean = rows["overall"][1]
     assert f"seeds 0, 1: accuracy {mean}0, 95% interval over" in told.out
     header, *lines = (folder / "a.tsv").read_text().splitlines()
@@ -464,12 +436,10 @@ def test_minimal_pairs(memlm, run, folder):
         ([run, "pairs.csv", "--published=pairs.csv"], "cannot be read"),
         ([run, run, "pairs.csv"], "given twice"),
     ):
-        told = memlm("pairs", *arguments)
-        assert told.status and error in told.err, told.err
-        assert told.err.count("\n") == 1
+        refused(error, "pairs", *arguments)
 
 
-def test_suites(memlm, run, folder):
+def test_suites(memlm, refused, run, folder):
     conditions = [
         {
             "condition_name": name,
@@ -494,29 +464,25 @@ def test_suites(memlm, run, folder):
     )
     flags = ("--published=others.csv", "--plot=a.png", "--out=a.tsv")
     told = memlm("pairs", run, "mine.json", *flags)
-    assert told.status == 0, told.err
     line = r"\| circuit Agreement \| 1 \| 1.000 .* \| 0 \| 1 \| 1.000 \|"
     assert re.search(line, told.out)
     assert (folder / "a.png").stat().st_size > 1000
     assert len((folder / "a.tsv").read_text().splitlines()) == 5
-    told = memlm("pairs", run, "mine.json", "--mean")
-    assert told.status == 2 and "Suites take no --method" in told.err
+    refused("Suites take no --method", "pairs", run, "mine.json", "--mean")
     shutil.copy(folder / "mine.json", folder / "text" / "mine.json")
     (folder / "text" / "pairs.tsv").write_text("the man\tman the\n")
-    told = memlm("pairs", run, "text")
-    assert told.status == 2 and "has suites (.json) and pairs" in told.err
+    refused("has suites (.json) and pairs", "pairs", run, "text")
 
 
-def test_a_page_of_a_classifier_is_refused(memlm, folder, classifier):
-    told = memlm("attention", classifier, "the man", "--out=map.html")
-    assert told.status == 2 and "has no attention that" in told.err
+def test_a_page_of_a_classifier_is_refused(memlm, refused, folder, classifier):
+    attention = ("attention", classifier, "the man", "--out=map.html")
+    refused("has no attention that", *attention)
     assert not (folder / "map.html").exists()
 
 
 @pytest.mark.slow
 def test_an_export(memlm, run, folder):
     told = memlm("export", run, "saved_models/mine")
-    assert told.status == 0, told.err
     version = folder / "saved_models/mine/1"
     assert (version / "saved_model.pb").exists()
     assert "saved_models/mine/1" in told.out
@@ -528,26 +494,22 @@ def test_an_export(memlm, run, folder):
 
 
 @pytest.mark.slow
-def test_an_export_to_onnx_and_triton(memlm, run, folder):
+def test_an_export_to_onnx_and_triton(memlm, refused, run, folder):
     pytest.importorskip("tf2onnx")
     told = memlm("export", run, "--format=onnx")
-    assert told.status == 0, told.err
     assert (folder / f"{NAME}.onnx").stat().st_size > 1000
     told = memlm("export", run, "--for=triton")
-    assert told.status == 0, told.err
     assert "--model-repository=" in told.out
     assert (folder / "model_repository" / NAME / "config.pbtxt").exists()
-    told = memlm("export", run, "--for=triton", "--format=onnx")
-    assert told.status == 2 and "Leave out --format" in told.err
-    told = memlm("export", run, "x.onnx", "--format=onnx", "--contract=sherpa")
-    assert told.status == 2 and "SubwordVocabulary" in told.err
+    flags = ("--format=onnx", "--contract=sherpa")
+    refused("SubwordVocabulary", "export", run, "x.onnx", *flags)
+    refused("Leave out --format", "export", run, "--for=triton", flags[0])
 
 
 @pytest.mark.slow
 def test_an_export_to_transformers(memlm, run, folder):
     pytest.importorskip("transformers")
     told = memlm("export", run, "--format=hf")
-    assert told.status == 0, told.err
     assert f"pretrained=huggingface/{NAME}," in told.out
     assert (folder / "huggingface" / NAME / "model.safetensors").exists()
 
@@ -568,26 +530,27 @@ def test_a_command_given_twice_destroys_nothing(train, run, folder):
     assert len(list((folder / "runs").iterdir())) == 3
 
 
-def test_a_run_of_another_text_in_the_same_folder(memlm, run, folder):
+def test_a_run_of_another_text_in_the_same_folder(memlm, refused, run, folder):
     with open(folder / "text" / "train.txt", "a") as file:
         file.write("the end\n")
     told = memlm(
-        "train", "daniluk2017/lstm", "--dataset=text", "--epochs=1", *SMALL
+        "train",
+        "daniluk2017/lstm",
+        "--dataset=text",
+        "--epochs=1",
+        *SMALL,
+        status=2,
     )
-    assert told.status == 2
     assert told.err.count("\n") == 1 and "other settings: corpus" in told.err
     assert "--overwrite" in told.err
     assert (run / "model.keras").exists()
-    told = memlm("attention", run)
-    assert told.status == 2 and "has changed since" in told.err
+    refused("has changed since", "attention", run)
 
 
 def test_damaged_files_of_a_run(memlm, run):
     (run / "results.json").write_text('{"epochs": 1')
     flags = ("--dataset=text", "--epochs=1", *SMALL)
-    told = memlm("train", "daniluk2017/lstm", *flags)
-    assert told.status == 1
-    assert told.err.count("\n") == 1, told.err
+    told = memlm("train", "daniluk2017/lstm", *flags, status=1)
     assert "results.json is damaged" in told.err
 
 
@@ -624,7 +587,6 @@ def test_interrupted_runs_go_on(folder, memlm):
         epochs = len((run / "log.csv").read_text().splitlines()) - 1
         run_dir = arguments[-1]
         told = memlm(*flags, f"--epochs={epochs + 2}", run_dir)
-        assert told.status == 0, told.err
         assert "Going on" in told.out
         assert results_of(run)["epochs"] == epochs + 2
 
@@ -638,29 +600,14 @@ def test_interrupted_runs_go_on(folder, memlm):
         ("train lstm_attention --dataset=snil", "Did you mean snli?"),
         ("train daniluk2017/lstm --datset=text", "Did you mean --dataset?"),
         ("train daniluk2017/lstm --epochs=two", "epochs"),
-        (
-            "train daniluk2017/lstm --epochs=0",
-            "epochs must be an integer of at least 1",
-        ),
+        ("train daniluk2017/lstm --epochs=0", "an integer of at least 1"),
         ("train daniluk2017/lstm --backend=jacks", "backend"),
-        (
-            "train daniluk2017/lstm --dataset=txt",
-            "no file, folder or corpus txt",
-        ),
+        ("train lstm_1 --dataset=txt", "no file, folder or corpus txt"),
         ("train daniluk2017/lstm --dataset=ptbb", "Did you mean ptb?"),
         ("train daniluk2017/lstm --window=3", "has no window"),
-        (
-            "train daniluk2017/lstm --documents --dataset=text",
-            "documents needs a corpus",
-        ),
-        (
-            "train daniluk2017/lstm --premise=a",
-            "premise and hypothesis go together",
-        ),
-        (
-            "train daniluk2017/lstm --beams=3",
-            "beams has no meaning for language models",
-        ),
+        ("train daniluk2017/lstm --documents --dataset=text", "needs a corp"),
+        ("train lstm_1 --premise=a", "premise and hypothesis go together"),
+        ("train lstm_1 --beams=3", "beams has no meaning for language models"),
         ("train daniluk2017/lstm --analyses=pairs", "analyses need a model"),
         ("train gru_shared --dataset=ptb", "corpora are embedded, snli"),
         ("train --as_published", "needs the name of a paper"),
@@ -670,10 +617,7 @@ def test_interrupted_runs_go_on(folder, memlm):
         ("generate text", "is not a run folder"),
         ("table daniluk2017/model", "Did you mean daniluk2017/models?"),
         ("table daniluk2017/models --grid x", "such as learning_rate=0.1,1"),
-        (
-            "table daniluk2017/models --grid dropuot=0,1",
-            "Did you mean dropout?",
-        ),
+        ("table kong2019/grid --grid dropuot=0", "Did you mean dropout?"),
         ("table daniluk2017/models --seeds=0,0", "different integers"),
         ("table daniluk2017/models --rows=lstmm", "Did you mean lstm?"),
         ("table daniluk2017/cbt --dataset=ptb", "needs --dataset=cbt"),
@@ -682,11 +626,9 @@ def test_interrupted_runs_go_on(folder, memlm):
         ("claims --finished_only", "is now `python recipes/claims.py`"),
     ],
 )
-def test_wrong_use_is_one_line(arguments, message, memlm, folder):
-    told = memlm(*arguments.split())
-    assert told.status == 2, told
-    assert message in told.err
-    assert told.err.count("\n") == 1 and told.err.startswith("memlm: ")
+def test_wrong_use_is_one_line(arguments, message, refused, folder):
+    told = refused(message, *arguments.split())
+    assert told.err.startswith("memlm: ")
     assert not (folder / "runs").exists()
 
 
@@ -758,20 +700,19 @@ OUTPUTS = [
 @pytest.mark.parametrize("path", ["thesis", "here.txt", "./here.txt"])
 @pytest.mark.parametrize("name, option", OUTPUTS)
 def test_outputs_replace_no_folder_and_nothing_that_is_read(
-    name, option, path, memlm, folder
+    name, option, path, memlm, refused, folder
 ):
     (folder / "thesis").mkdir()
     (folder / "here.txt").write_text("x")
     arguments = ["here.txt"] * len(command_line.COMMANDS[name].places)
-    told = memlm(name, *arguments, f"--{option}={path}")
-    assert told.status == 2 and f"--{option}={path} is" in told.err
+    refused(f"--{option}={path} is", name, *arguments, f"--{option}={path}")
     assert (folder / "here.txt").read_text() == "x"
     assert not any((folder / "thesis").iterdir())
 
 
-def test_no_two_outputs_in_one_file(memlm, folder):
-    told = memlm("pairs", "RUN", "text", "--out=new", "--plot=./new")
-    assert told.status == 2 and "--out=new is read or written" in told.err
+def test_no_two_outputs_in_one_file(memlm, refused, folder):
+    flags = ("--out=new", "--plot=./new")
+    refused("--out=new is read or written", "pairs", "RUN", "text", *flags)
 
 
 @pytest.mark.parametrize(
@@ -819,14 +760,6 @@ def test_commands_that_need_no_keras(without_keras, train):
     assert without_keras("train", "--help").status == 0
 
 
-def test_text_without_spaces_is_wrong_use(memlm, folder):
-    text = "今天天气很好，我们去公园散步。\n他说明天会下雨。\n" * 20
-    (folder / "notes.txt").write_text(text, encoding="utf-8")
-    told = memlm("train", "daniluk2017/lstm", "--dataset=notes.txt", *SMALL)
-    assert told.status == 2 and "--tokenize=characters" in told.err
-    assert not (folder / "runs").exists()
-
-
 def test_whoever_reads_may_stop_reading(folder):
     process = start(folder, "--help")
     process.stdout.close()
@@ -855,7 +788,6 @@ def test_a_backend_that_is_not_installed(monkeypatch):
 
 def test_presets_are_listed_with_their_parameters(memlm):
     told = memlm("presets", "tran2016/rm*", "--vocabulary_size=500")
-    assert told.status == 0, told.err
     paper, *lines = told.out.splitlines()[2:]
     assert paper.startswith("Tran et al. (2016), Recurrent Memory Networks")
     # Trained models follow after an empty line.
@@ -920,18 +852,17 @@ def test_own_pairs(memlm, folder):
     (folder / name).write_text("s1\ts2\tclass\n" + "".join(rows))
     flags = "--scale=0.06 --embedding_dim=4 --epochs=2 --verbose=2 --nohalve"
     told = memlm("train", "gru_shared", f"--dataset={name}", *flags.split())
-    assert told.status == 0, told.err
     assert "24 for training, 3 for validation and 3 for test" in told.out
     assert "The most frequent label, " in told.out
     (run,) = (folder / "runs").iterdir()
     assert run.name.startswith("my,own-weissenborn2016-gru_shared")
     told = memlm("evaluate", run)
-    assert told.status == 0 and "test: accuracy" in told.out, told.err
+    assert "test: accuracy" in told.out
     again = memlm("evaluate", run, f"--dataset=./{name}")
     assert again.out.splitlines()[-2:] == told.out.splitlines()[-2:]
     (folder / "other.tsv").write_text("s1\ts2\tclass\n" + "".join(rows[:9]))
     told = memlm("evaluate", run, "--dataset=other.tsv")
-    assert told.status == 0 and "validation" not in told.out, told
+    assert "validation" not in told.out
     assert "All 9 pairs of other.tsv are for test." in told.out
     # In another order than the corpus would have them.
     (folder / "new.csv").write_text('sentence1;sentence2\na dog;the "sun\n')
@@ -940,7 +871,7 @@ def test_own_pairs(memlm, folder):
         '{"id": 8, "premise": "a man", "hypothesis": "b", "label": "oui"}\n'
     )
     told = memlm("predict", run / "model.keras", "new.jsonl", "--out=o.tsv")
-    assert told.status == 0 and "on the 1 of 2 pairs" in told.err, told.err
+    assert "on the 1 of 2 pairs" in told.err
     header, first, second = (folder / "o.tsv").read_text().splitlines()
     assert header.split("\t") == [
         *("id", "premise", "hypothesis", "label", "predicted"),
@@ -951,7 +882,7 @@ def test_own_pairs(memlm, folder):
     assert float(no) + float(yes) == pytest.approx(1, abs=1e-5)
     assert predicted == ("oui" if yes > no else "non")
     told = memlm("predict", run, "new.csv")
-    assert told.status == 0 and "label" not in told.err, told.err
+    assert "label" not in told.err
     row = told.out.splitlines()[1].split("\t")
     assert row[0] == "a dog" and len(row) == 5
     for labels, said in (
@@ -961,7 +892,7 @@ def test_own_pairs(memlm, folder):
         lines = "".join(f"a\tb\t{label}\n" for label in labels)
         (folder / "l.tsv").write_text(f"s1\ts2\tlabel\n{lines}")
         told = memlm("predict", run, "l.tsv")
-        assert told.status == 0 and said in told.err, told.err
+        assert said in told.err
         assert ("accuracy" in told.err) == ("oui" in labels)
     alone = memlm("predict", run, "a dog", 'the "sun').out.splitlines()[0]
     assert alone.split()[1] == row[2]
@@ -1007,14 +938,14 @@ def test_own_pairs(memlm, folder):
         ),
     ],
 )
-def test_wrong_own_pairs(arguments, message, memlm, folder, classifier):
+def test_wrong_own_pairs(
+    arguments, message, memlm, refused, folder, classifier
+):
     (folder / "bad.tsv").write_text("premise\thypothesis\tlabel\na b\n")
     (folder / "empty").mkdir()
     os.mkfifo(folder / "fifo")
     arguments = [classifier if a == "RUN" else a for a in arguments]
-    told = memlm(*arguments)
-    assert told.status == 2 and message in told.err, told.err
-    assert told.err.count("\n") == 1
+    refused(message, *arguments)
 
 
 def test_a_classifier(memlm, folder, without_keras):
@@ -1035,7 +966,6 @@ def test_a_classifier(memlm, folder, without_keras):
         "--epochs=2",
     )
     told = memlm("train", "dual_am_gru_shared", *flags)
-    assert told.status == 0, told.err
     assert "2 of 7 words have vectors." in told.out
     (run,) = (folder / "runs").iterdir()
     results = results_of(run)
@@ -1050,15 +980,12 @@ def test_a_classifier(memlm, folder, without_keras):
     assert set(found) == {"entailment", "neutral", "contradiction"}
     assert sum(map(float, found.values())) == pytest.approx(1, abs=0.01)
     told = memlm("attention", run, "--premise=a man is", "--hypothesis=a dog")
-    assert told.status == 0, told.err
     rows = (run / "associations.csv").read_text().splitlines()
     assert rows[0].split(",")[1:] == ["a", "man", "is"] and len(rows) == 3
     pair = ("--premise=a man is", "--hypothesis=a dog")
     told = memlm("attention", run, *pair, "--written=state")
-    assert told.status == 0, told.err
     assert (run / "associations.csv").read_text().splitlines() != rows
-    told = memlm("generate", run, "a")
-    assert told.status and told.err.count("\n") == 1
+    memlm("generate", run, "a", status=2)
     model = keras.saving.load_model(run / "model.keras", compile=False)
     assert np.abs(model.embedding.embeddings).max() > 0.3
     told = without_keras("train", "dual_am_gru_shared", *flags)

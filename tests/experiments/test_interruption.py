@@ -119,8 +119,8 @@ def test_an_interrupted_run_keeps_its_batches(
     command = (*command, "--dropout=0.3", *SMALL)
     with monkeypatch.context() as context:
         context.setattr(memlm_keras.LanguageModel, name, patched)
-        told = memlm(*command)
-    assert told.status == 143 and "The same command goes on" in told.err
+        told = memlm(*command, status=143)
+    assert "The same command goes on" in told.err
     assert step <= len(calls) < step + 4
     (path,) = (folder / "runs").iterdir()
     if signals == 2:
@@ -130,10 +130,9 @@ def test_an_interrupted_run_keeps_its_batches(
     experiment = Experiment(**RunFolder(path).recipe())
     batches = experiment.corpus.batches("train", 4, 20).batches_per_epoch
     assert batch == batches if split == "validation" else 0 < batch < batches
-    whole = memlm(*command, "--run_dir=whole")
-    assert whole.status == 0, whole.err
+    memlm(*command, "--run_dir=whole")
     told = memlm(*command)
-    assert told.status == 0 and "Going on" in told.out, told.err
+    assert "Going on" in told.out
     runs = [RunFolder(p / path.name) for p in (folder / "whole", path.parent)]
     (expected, logged), (weights, log) = [
         (run.model().get_weights(), run.log()) for run in runs

