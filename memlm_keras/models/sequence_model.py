@@ -142,13 +142,6 @@ class SequenceModel(keras.Model):
         """
         trained.save(self, folder, dtype, card)
 
-    def __setattr__(self, name, value):
-        if name == "_jax_state":
-            # Keras would search it for weights, at each step on JAX.
-            object.__setattr__(self, name, value)
-        else:
-            super().__setattr__(name, value)
-
     def count_params(self):
         """Returns the number of trainable parameters."""
         return sum(math.prod(v.shape) for v in self.trainable_variables)
@@ -770,7 +763,8 @@ def as_dataset(model, batches):
     if keras.backend.backend() != "tensorflow":
         return batches
     varies = getattr(batches, "varies_in_time", False)
-    ours = hasattr(batches, "start_at")
+    # A user's class may have more than the batches, such as `on_epoch_end`.
+    ours = type(batches).__module__.startswith("memlm_keras.data.")
     if not varies and not (ours and distribution.num_devices(model) == 1):
         return batches
     import tensorflow as tf
