@@ -101,7 +101,7 @@ def test_fewer_lines_for_training_make_words_unknown(read):
 
 def test_token_ids_alone_have_no_text(read):
     corpus = read()
-    with pytest.raises(ValueError, match="loaded from a text"):
+    with pytest.raises(ValueError, match="loaded from text"):
         text_bits(1.0, Split(corpus.test.tokens), corpus.vocabulary)
 
 
