@@ -163,7 +163,7 @@ def test_the_vocabulary_is_that_of_the_model():
     outputs, token_ids = inputs_of(3, 2, 4, 3)
     with pytest.raises(ValueError, match="`vocabulary_size` must be given"):
         MemoryBlock(window=2)(outputs, token_ids)
-    with pytest.raises(ValueError, match="`memory`.*size 12.*=11"):
+    with pytest.raises(ValueError, match="`memory`.*size=12.*=11"):
         memlm_keras.LanguageModel(
             V + 1, 4, [keras.layers.LSTM(4)], MemoryBlock(2, vocabulary_size=V)
         )

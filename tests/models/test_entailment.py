@@ -252,9 +252,9 @@ def test_training_learns_entailment(random):
         return_dict=True,
     )
     logits = model.predict(
-        corpus.batches("train", 20, length_multiple=32), verbose=0
+        corpus.batches("train", 15, length_multiple=32), verbose=0
     )
-    order = corpus.batches("train", 20).order
+    order = corpus.batches("train", 15).order
     right = np.argmax(logits, axis=-1) == corpus.train.labels[order]
     assert found["accuracy"] == pytest.approx(right.mean(), abs=1e-6)
 
