@@ -285,7 +285,8 @@ class AssociativeGRUCell(AssociativeCell):
         # Slices in a loop would be copied at each step.
         weights = [
             self.recurrent_kernel,
-            *ops.split(self.memory_kernel, [2 * self.units], axis=1),
+            self.memory_kernel[:, : 2 * self.units],
+            self.memory_kernel[:, 2 * self.units :],
             self.bias[None],
         ]
         if self.source_key is not None:

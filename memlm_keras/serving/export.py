@@ -32,7 +32,10 @@ from memlm_keras.version import __version__
 
 # Servers read versions as int64.
 _LARGEST_VERSION = 2**63 - 1
-_CHOICES = {"quantize": ["int8"], "contract": ["sherpa", "sherpa_offline"]}
+_CHOICES = {
+    "quantize": ["int8", None],
+    "contract": ["sherpa", "sherpa_offline", None],
+}
 
 
 def export(

@@ -169,7 +169,7 @@ def test_what_is_refused(page, model, tmp_path, monkeypatch):
     with pytest.raises(FileExistsError, match="`overwrite=True` to replace"):
         export(model, page, format="web")
     assert (page / web.FACTS).read_bytes() == before
-    with pytest.raises(ValueError, match='"int8", or None for the dtype'):
+    with pytest.raises(ValueError, match="one of 'int8', None"):
         export(model, tmp_path / "page", format="web", quantize="int4")
     lm = memlm.LanguageModel(19, 4, [keras.layers.GRU(5)])
     with pytest.raises(ValueError, match="`vocabulary` must be"):

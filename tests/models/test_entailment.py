@@ -251,11 +251,9 @@ def test_training_learns_entailment(random):
         verbose=0,
         return_dict=True,
     )
-    logits = model.predict(
-        corpus.batches("train", 15, length_multiple=32), verbose=0
-    )
-    order = corpus.batches("train", 15).order
-    right = np.argmax(logits, axis=-1) == corpus.train.labels[order]
+    batches = corpus.batches("train", 15, length_multiple=32)
+    logits = model.predict(batches, verbose=0)
+    right = np.argmax(logits, axis=-1) == corpus.train.labels[batches.order]
     assert found["accuracy"] == pytest.approx(right.mean(), abs=1e-6)
 
 
