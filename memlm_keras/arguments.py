@@ -202,7 +202,7 @@ def constructor_arguments(cls):
             base
         ):
             parameters = inspect.signature(base.__init__).parameters.values()
-            names |= {p.name: p for p in parameters if p.kind != p.VAR_KEYWORD}
+            names |= {p.name: p for p in parameters if "VAR" not in p.kind.name}
     names.pop("self", None)
     return list(names)
 

@@ -354,8 +354,8 @@ _RANDOM = (
 
 @contextlib.contextmanager
 def blank_weights():
-    """Context in which this thread makes layers with zeros in place of random
-    weights, which a file replaces: on JAX, each shape of them is compiled."""
+    """Context in which this thread makes layers with zeros in place of unseeded
+    random weights, which a file replaces: on JAX, each shape is compiled."""
     import keras
     import numpy as np
 
@@ -364,7 +364,8 @@ def blank_weights():
     def zeros_in_place_of(draw):
         @functools.wraps(draw)
         def make(self, shape, dtype=None, **kwargs):
-            if threading.get_ident() != thread:
+            seeded = self.get_config().get("seed") is not None
+            if seeded or threading.get_ident() != thread:
                 return draw(self, shape, dtype, **kwargs)
             zeros = np.zeros(shape, "float32")
             return keras.ops.convert_to_tensor(zeros, dtype)

@@ -62,14 +62,15 @@ def test_round_trip(dtype, difference, tmp_path):
 
 @pytest.mark.backend
 def test_weights_that_a_file_replaces_are_not_drawn():
-    def weights():
-        layer = keras.layers.Dense(3, dtype="bfloat16")
+    def weights(seed=None):
+        draw = keras.initializers.GlorotUniform(seed)
+        layer = keras.layers.Dense(3, kernel_initializer=draw, dtype="bfloat16")
         layer.build((None, 2))
         return [np.abs(ops.convert_to_numpy(w)).max() for w in layer.weights]
 
     drawn = []
     with files.blank_weights(), files.blank_weights():
-        assert weights() == [0, 0]
+        assert weights() == [0, 0] and weights(seed=7)[0] > 0
         other = threading.Thread(target=lambda: drawn.extend(weights()))
         other.start()
         other.join()

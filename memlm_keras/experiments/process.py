@@ -115,8 +115,9 @@ def _only_needed_imports():
     try:
         yield
     finally:
-        for name in hidden:
-            del sys.modules[name]
+        for name, module in hidden.items():
+            if sys.modules.get(name) is module:
+                sys.modules.pop(name, None)
         # The collector need not search imported modules again.
         gc.freeze()
         if collects:

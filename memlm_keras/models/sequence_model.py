@@ -328,7 +328,7 @@ class SequenceModel(keras.Model):
 
         def train(**arguments):
             return super(SequenceModel, self).fit(
-                as_dataset(self, x),
+                as_dataset(self, x, kwargs.get("steps_per_epoch")),
                 y=y,
                 batch_size=batch_size,
                 verbose=verbose,
@@ -757,15 +757,17 @@ class OneRun(keras.callbacks.CallbackList):
         super().on_train_end(self._last_logs)
 
 
-def as_dataset(model, batches):
+def as_dataset(model, batches, steps_per_epoch=None):
     """Returns batches of this package as a dataset on TensorFlow, if their
     length may vary or the model is on one device; others as they are."""
     if keras.backend.backend() != "tensorflow":
         return batches
     varies = getattr(batches, "varies_in_time", False)
-    # A user's class may have more than the batches, such as `on_epoch_end`.
+    # A class of a user may have an `on_epoch_end`. With `steps_per_epoch`, an
+    # epoch would begin with batches read in the one before.
     ours = type(batches).__module__.startswith("memlm_keras.data.")
-    if not varies and not (ours and distribution.num_devices(model) == 1):
+    one_device = distribution.num_devices(model) == 1
+    if not varies and not (ours and one_device and not steps_per_epoch):
         return batches
     import tensorflow as tf
 
