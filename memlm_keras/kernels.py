@@ -19,8 +19,8 @@ class Int8Kernels(Configured):
         """Quantizes the matrices like the kernel of `keras.layers.Dense`."""
         if mode != "int8":
             raise NotImplementedError(
-                f'A {type(self).__name__} is quantized to "int8". Received: '
-                f"mode={mode!r}"
+                f'A {type(self).__name__} can only be quantized to "int8". '
+                f"Received: mode={mode!r}"
             )
         quantizer = getattr(config, "weight_quantizer", None)
         if quantizer is None:

@@ -46,7 +46,7 @@ flags.DEFINE_multi_string("trial", [], "Override, such as units=8, for a test.")
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """Runs for rows of a table, without the runs of earlier entries."""
+    """The training runs of a table's rows, except those in earlier entries."""
 
     name: str
     table: str

@@ -29,7 +29,7 @@ flags.DEFINE_string(
 
 def make_model(vocabulary):
     """Makes an LSTM with a memory block of 15 words (Section 3.1)."""
-    units = round(128 * FLAGS.scale)  # Section 4.2: all sizes
+    units = round(128 * FLAGS.scale)  # Section 4.2: all layers have this size
 
     def uniform():
         # Section 4.2: all weights except the bias of the forget gate, 1.
@@ -77,7 +77,7 @@ def train(corpus):
         batches.start_at(epoch)
         model.reset_metrics()
         for batch in batches:
-            # One compiled function of gradients and update;
+            # Gradients and update are one compiled function;
             # docs/custom_training.md shows both for each backend.
             logs = model.train_on_batch(*batch, return_dict=True)
         found = model.evaluate(validation, verbose=0, return_dict=True)

@@ -263,7 +263,7 @@ def _torch_backward(kept, d_outputs, d_hidden, d_cell):
     time, batch, columns = gates.shape
     units = columns // 4
     i, f, g, o = gates.chunk(4, dim=-1)
-    # At first, `d_gates` contains factors for the gradients of cell and output.
+    # `d_gates` begins as factors, which the loop multiplies by gradients.
     d_gates = torch.empty_like(gates)
     d_i, d_f, d_g, d_o = d_gates.chunk(4, dim=-1)
     torch.mul(g, i * (1 - i), out=d_i)

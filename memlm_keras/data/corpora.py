@@ -148,7 +148,7 @@ def load(
         vocabulary: `Vocabulary` to encode with; `None` builds one from the
             training text.
         verify: Whether to compare sizes and checksums of the files with those
-            published. The files of `"cbt"` have none; its download is checked.
+            published. For `"cbt"`, only the downloaded archive is checked.
         vocabulary_size: Number of most frequent tokens in the training text to
             keep, including the two special tokens; `None` keeps all, as the
             literature does.

@@ -314,7 +314,7 @@ def tokenizer_for(vocabulary, size=None, minimum_count=None, **rules):
 
 
 def cache_folder(cache_dir=None):
-    """Returns the cache folder; the default if `None`, see `load`."""
+    """Returns the cache folder, by default the one that `load` uses."""
     if cache_dir is None:
         cache_dir = os.environ.get("MEMLM_KERAS_HOME")
     if cache_dir is None:

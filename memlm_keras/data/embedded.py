@@ -299,8 +299,8 @@ def log_probabilities(document, grammar=GRAMMAR):
     place = len(speaker.tokens)
     if place < len(document):
         raise ValueError(
-            "`document` must end after its last sentence. Received: "
-            f"{document[place]!r} as token {place}; score each document by "
-            "itself."
+            "`document` must be one document. Received: more tokens after its "
+            f"last sentence, from token {place}, {document[place]!r}. Score "
+            "each document by itself."
         )
     return np.array(speaker.log_probabilities)

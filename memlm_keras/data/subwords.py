@@ -387,8 +387,9 @@ def _checked_replacements(replacements, tokens):
     for character, text in replacements.items():
         if len(character) != 1 or not replacements.keys().isdisjoint(text):
             raise ValueError(
-                "`replacements` must map single characters to texts without "
-                f"any of them. Received: {character!r} for {text!r}"
+                "`replacements` must map single characters to texts that "
+                "contain none of the replaced characters. Received: "
+                f"{character!r} is replaced by {text!r}"
             )
     return replacements
 

@@ -89,7 +89,7 @@ def read_vectors(path, words, verbose=1):
     rows = {word.encode(): row for row, word in enumerate(words)}
     if len(rows) < len(words):
         raise ValueError(
-            f"`words` must be different. Received: {len(words)} words, "
+            f"`words` must not repeat. Received: {len(words)} words, "
             f"{len(rows)} of them different"
         )
     with reading(path, "file of word vectors", "Download it again."):

@@ -173,8 +173,7 @@ class DynamicEvaluator:
     def measure_words(
         self, tokens, starts, end_of_sentence_id=0, segment_length=None
     ):
-        """Measures words like `LanguageModel.measure_words`; learns from all
-        but the last."""
+        """Measures words like `LanguageModel`; learns from all but the last."""
         if segment_length is None:
             longest = int(np.diff(starts, append=len(tokens)).max())
             segment_length = min(longest, _LONGEST)
@@ -210,7 +209,7 @@ class DynamicEvaluator:
         Args:
             batches: `memlm_keras.data.Batches` with one row, because other rows
                 have later text, from which the weights must not learn. Weights
-                are updated after each segment; the paper's have 5 steps.
+                are updated after each segment, in the paper every 5 steps.
             segments: Integer, largest number of segments; `None` for all.
 
         Returns:

@@ -658,7 +658,7 @@ def experiment_of(folder, **changes):
             f"The text of {folder.path} was at {recipe['dataset']}, as its "
             "config.json says, and is not there now. Put it back"
         )
-        # An n-gram model is counted again, so it needs its own text.
+        # N-grams are counted again, so the training text itself is needed.
         if folder.kind != options.KNESER_NEY:
             message += (
                 ", or say where it is: memlm evaluate "

@@ -24,8 +24,8 @@ BITS = ("bits_per_word", "bits_per_character")
 NUMBERS = ("perplexity", "accuracy", "token_accuracy", "sequence_accuracy")
 # Batch size of autoencoders.
 _ROWS = 50
-# Steps of an update and segments of the validation text of dynamic evaluation,
-# as in Krause et al. (2018) and their code; a preset may set others.
+# For dynamic evaluation: steps before each update, and segments of validation
+# text, as in Krause et al. (2018) and their code; a preset may set others.
 _DYNAMIC = {"steps": 5, "segments": 6000}
 # Arguments of a neural cache.
 _CACHE = ("size", "theta", "weight")
@@ -41,8 +41,8 @@ class Measurement:
     # Maps (experiment, model, asked, verbose, before) to plain values; `before`
     # is the dict of earlier results.
     function: Callable
-    # Maps each required option to its key in the results, or to `None`. Of
-    # several, the user must give the first; the preset may give the others.
+    # Maps each required option to its key in the results, or to `None`. If
+    # several, the user must give the first; the preset may set the others.
     needs: dict
     check: Callable | None = None  # (experiment, asked); raises `UsageError`
 
@@ -177,8 +177,8 @@ def describe_bits(values):
 
 
 def add_cache(experiment, model, asked, verbose, before=None):
-    """Returns the model with the best cache, and the cache's settings; an
-    earlier measurement `before` of the same size has them already."""
+    """Returns the model with its best cache, and the cache's settings, which
+    are those of `before` if it measured the same cache size."""
     if before and before["size"] == asked["cache_size"]:
         cache = cache_of(before)
     else:
@@ -336,7 +336,7 @@ def _by_samples(experiment, model, asked, verbose, before):
 
 
 def _by_mode(experiment, model, asked, verbose, before):
-    # For data noising, the mode is the text without noise.
+    # With data noising, the mode predicts from the text without noise.
     mode = model.with_prediction("mode") if model.smoothing else model
     batches = evaluation_batches(experiment, mode, "validation")
     result = memlm.evaluation.perplexity(mode, batches, verbose=verbose)

@@ -570,7 +570,7 @@ PASSAGE = Option(
     "Tokens of the test text in the attention picture; by default 24.",
     at_least=2,
 )
-# Pictures of a trained model, without `SENTENCE`.
+# Options for pictures of a trained model, except `SENTENCE`.
 DRAWING = (
     PASSAGE,
     Option(

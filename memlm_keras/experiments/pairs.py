@@ -20,8 +20,8 @@ _ROWS = 64
 
 
 class PairExperiment(Experiment):
-    """Base class of both. `sequences(pictures)` of a subclass returns the two
-    sequences to draw, as lists of tokens."""
+    """Base class for two sequences. A subclass has `sequences(pictures)`, which
+    returns the sequences to draw, as lists of tokens."""
 
     monitor = "val_accuracy"
     mode = "max"

@@ -149,8 +149,8 @@ class RunFolder:
 
     @property
     def kind(self):
-        """Kind of the run's model; for a run of version 1.0, found by the name
-        of the preset."""
+        """Kind of the run's model; version 1.0 did not store it, so it
+        is found by the name of the preset."""
         kind = self._read(CONFIG).get(_KIND)
         kind = kind or find_preset(self.recipe()["preset"]).kind
         if kind not in options.KINDS:
@@ -233,8 +233,8 @@ class RunFolder:
             )
         if self.kind == options.KNESER_NEY:
             raise FileNotFoundError(
-                f"{self.path} holds an n-gram model, which is counted again "
-                "for each use. Use memlm evaluate or memlm surprisal."
+                f"{self.path} has no model file, because its n-grams are "
+                "counted at each use. Use memlm evaluate or memlm surprisal."
             )
         raise FileNotFoundError(
             f"Training is finished, but {self.model_path} is missing. Put it "

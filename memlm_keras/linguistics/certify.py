@@ -20,8 +20,8 @@ from memlm_keras.models.protocols import ScoresPlaces
 from memlm_keras.models.protocols import Streams
 
 PASSED, FAILED, NOT_APPLICABLE = "passed", "failed", "not applicable"
-# Minimum tokens in a text, tokens in a segment, and rows. Few sizes are used,
-# because each of them is compiled.
+# Minimum tokens in a text, tokens in a segment, and rows. There are few
+# sizes, because a function is compiled for each.
 _LEAST, _SEGMENT, _ROWS = 32, 16, 3
 # Maximum steps that a memory reads at once, and tokens after them.
 _CHUNK, _MORE = 64, 8
@@ -135,7 +135,7 @@ def certify(
     | step = segment = whole | reading in pieces equals one call |
     | resets forget all | a text before a reset has no effect |
     | batch rows apart | other rows of a batch have no effect |
-    | says the same | another form of the model, `same_as`, agrees |
+    | says the same | a second model, `same_as`, gives equal scores |
 
     The texts are random words with repetitions and ends of sentences. For a
     model with `log_probabilities_at`, most words are drawn from the model, so
@@ -262,7 +262,7 @@ def _causal(reader, texts):
     text = texts.text
     scores, given = reader.scores(text), reader.gives_distributions
     distributions = reader.distributions(text) if given else None
-    # In a long text, the last two cuts are after the longest window.
+    # Tokens beyond the longest window change too, if the text is that long.
     last = () if reader.length == _LEAST else (-_MORE + 2, -1)
     for cut in (*_CUTS, *(reader.length + place for place in last)):
         for end in sorted({cut + 1, reader.length}):
@@ -332,7 +332,7 @@ def _rows_apart(reader, texts):
 def _same(reader, texts, other):
     """Compares two models."""
     if other is None:
-        raise _NotApplicable("no other form of the model was given")
+        raise _NotApplicable("no second model to compare with (`same_as`)")
     for text in (texts.text, *texts.others):
         scores = other.scores(text)
         yield reader.scores(text), scores, "of a word's score"

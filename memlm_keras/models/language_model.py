@@ -345,7 +345,7 @@ class LanguageModel(StreamingModel, SequenceModel):
         return [Perplexity(), Nats()]
 
     def compiles_best(self):
-        """Returns whether XLA compiles training even if Keras would not.
+        """Returns whether XLA compiles training where Keras' default does not.
 
         It does for small layers on TensorFlow without a GPU, unless operations
         must be deterministic, which XLA does not offer. XLA saves the overhead

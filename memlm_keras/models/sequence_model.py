@@ -427,8 +427,8 @@ class SequenceModel(keras.Model):
             self.train_function = self._record_after(_UNRECORDED_STEPS)
 
     def _record_after(self, steps):
-        """Returns Keras' train function for PyTorch, which records a step after
-        the given number of `steps`, since recording takes time."""
+        """Returns a train function for PyTorch that runs recorded steps after
+        `steps` ordinary ones, so that short runs are not recorded."""
         counter = itertools.count(1)
 
         def run(data):
@@ -612,7 +612,7 @@ def carried_rows(batches, batch_size=None):
 
 
 def _of_logits(name, given):
-    """Returns the loss or metric; for the name of a cross-entropy, one that
+    """Returns the loss or metric; the name of a cross-entropy becomes one that
     takes logits. Raises `ValueError` for a cross-entropy of probabilities."""
     known = str(getattr(given, "__name__", given)).replace("_", "").lower()
     module = getattr(keras, "losses" if name == "loss" else "metrics")
@@ -759,7 +759,7 @@ class OneRun(keras.callbacks.CallbackList):
 
 def as_dataset(model, batches, steps_per_epoch=None):
     """Returns batches of this package as a dataset on TensorFlow, if their
-    length may vary or the model is on one device; others as they are."""
+    length may vary or the model is on one device; otherwise `batches`."""
     if keras.backend.backend() != "tensorflow":
         return batches
     varies = getattr(batches, "varies_in_time", False)

@@ -181,7 +181,7 @@ class _ArpaReader:
                     raise ValueError
             except ValueError as error:
                 raise self.error(
-                    f"expected the n-gram {position + 1} of {count} of order "
+                    f"expected n-gram {position + 1} of the {count} of order "
                     f"{self.order}, found {_shown(line)}"
                 ) from error
             words = fields[1 : self.order + 1]

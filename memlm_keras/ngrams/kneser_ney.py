@@ -29,10 +29,10 @@ class KneserNey(BackoffModel):
         backoff(c) = (sum of discounts taken from the counts) / sum_v a(c v)
 
     where c' is c without its first word, and a and D are the counts and
-    discounts for the order of (c, w). In the highest order, a are numbers of
-    occurrences; in lower orders, N1+(. c w), the number of distinct words
-    before (c, w). Single words back off to the uniform distribution,
-    p = 1 / vocabulary_size. An unseen context has backoff 1.
+    discounts for the order of (c, w). In the highest order, the counts a are
+    numbers of occurrences; in lower orders, they are N1+(. c w), the number of
+    distinct words before (c, w). Single words back off to the uniform
+    distribution, p = 1 / vocabulary_size. An unseen context has backoff 1.
 
     **Sentences.** By default, lines are independent. The line `w_1 .. w_n
     <eos>` equals `<s> w_1 .. w_n </s>` in SRILM and KenLM: `<eos>`, id 0,

@@ -78,7 +78,7 @@ class MemlmRow(UniformRow):
             # with all words, so a token may take several times as long as in
             # training.
             "validation_tokens": 50_000,
-            # Few values, so that choosing takes less time than training.
+            # Few values are tried, so choosing takes less time than training.
             "cache": {"size": 500, "thetas": [0.1, 0.3, 0.5, 0.7, 0.9]},
             # For texts of at most `most_tokens` tokens. Slower choices lowered
             # the perplexity of one novel by at most 1%; 15 training segments

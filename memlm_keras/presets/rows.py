@@ -42,10 +42,10 @@ def projected_rnn(path, /, **config):
 class Row(abc.ABC):
     """One row of a paper's table: a model and its training.
 
-    A subclass adds fields for the values that differ between a paper's rows;
-    its `model` returns arguments of the class `kind`. Users of a preset can set
-    `window`, `initial_range`, `embedding_range`, `key`, `l2`, `output_bias` and
-    `num_sampled` if the row has a field with this name that is not `None`.
+    A subclass adds fields for the values that differ between a paper's rows.
+    Its method `model` returns constructor arguments of the class that `kind`
+    names. Users of a preset can set `window`, `initial_range`, `key`, `l2`,
+    `embedding_range`, `output_bias` and `num_sampled` if its row has a value.
 
     Args:
         units: integer, size of the recurrent layers.

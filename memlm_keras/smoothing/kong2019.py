@@ -237,8 +237,8 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
     # === Samples ===
 
     def draw(self, token_ids, units):
-        """Draws a sample for input words `(B, T)`: rows, or, if `element_wise`,
-        `units` elements of each row."""
+        """Draws the matrix row to use for each input word `(B, T)`, or with
+        `element_wise`, the row for each of `units` elements."""
         words, replaced, rows = self._replace(token_ids, units)
         if not self.smooths_output:
             first = first_occurrences(token_ids)
@@ -383,7 +383,7 @@ class SmoothedEmbedding(Embedding):
         self.smoothing.build_for(self.input_dim)
 
     def draw(self, token_ids, units=0):
-        """Draws a sample for words `(batch, time)`, for the argument `drawn` of
+        """Draws matrix rows for words `(batch, time)`, the argument `drawn` of
         this layer and of a `SmoothedProjection` with inputs of size `units`."""
         return self.smoothing.draw(token_ids, max(units, self.output_dim))
 

@@ -113,7 +113,7 @@ def test_scoring_refuses_other_texts(sample):
         embedded.log_probabilities([*document[:3], "zebra", *document[4:]])
     with pytest.raises(ValueError, match="'its end' as token"):
         embedded.log_probabilities(document[:-1])
-    with pytest.raises(ValueError, match="score each document by itself"):
+    with pytest.raises(ValueError, match="Score each document by itself"):
         embedded.log_probabilities([*document, "the"])
     with pytest.raises(ValueError, match="at least one document"):
         embedded.optimal_perplexity([])

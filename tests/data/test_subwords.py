@@ -181,7 +181,7 @@ def test_replaced_characters(model, write):
     path = write(model, "small.model")
     plain = SubwordVocabulary.from_sentencepiece(path)
     replacements = {"\u2019": "at", "]": "", "-": "\\1", "\\": "the"}
-    with pytest.raises(ValueError, match=r"'-' for '\\\\1'"):
+    with pytest.raises(ValueError, match=r"'-' is replaced by '\\\\1'"):
         SubwordVocabulary.from_sentencepiece(path, replacements=replacements)
     replacements["-"] = "c"
     vocabulary = SubwordVocabulary.from_sentencepiece(
@@ -254,7 +254,7 @@ def test_files_that_cannot_be_used(write, text, message):
         ({"end_of_sentence": "<unk>"}, "must differ. Received '<unk>'"),
         ({"unit": "bpe"}, "`unit` must be one of .*'bpe'"),
         ({"sentencepiece": "é"}, "`sentencepiece` must be the bytes.*'é'"),
-        ({"replacements": {"ab": ""}}, "single characters.*'ab' for ''"),
+        ({"replacements": {"ab": ""}}, "single char.*'ab' is replaced by ''"),
         ({"replacements": {"a": ""}}, "`replacements` needs a SentencePiece"),
     ],
 )

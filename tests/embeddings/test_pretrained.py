@@ -127,7 +127,7 @@ def test_damaged_files(tmp_path, lines, message):
     path = write(tmp_path / "v.txt", lines)
     with pytest.raises(ValueError, match=message):
         read_vectors(path, WORDS, verbose=0)
-    with pytest.raises(ValueError, match="`words` must be different.*2 words"):
+    with pytest.raises(ValueError, match="`words` must not repeat.*2 words"):
         read_vectors(path, ["the", "the"], verbose=0)
     with pytest.raises(FileNotFoundError):
         read_vectors(tmp_path / "none.txt", WORDS)

@@ -251,7 +251,7 @@ def test_counts(memlm, refused, folder):
     told = memlm("evaluate", run, "--dataset=other.txt")
     assert perplexity_of(told) != pytest.approx(expected, abs=1e-3)
     told = memlm("generate", run, "the man", status=1)
-    assert "n-gram model, which is counted" in told.err
+    assert "n-grams are counted at each use" in told.err
     message = "is an n-gram model; a neural cache ... 5_cache"
     refused(message, "surprisal", run, "text/test.txt", "--cache")
 

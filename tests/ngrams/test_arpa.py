@@ -184,10 +184,10 @@ def test_a_file_written_elsewhere(tmp_path):
     [
         ("\\data\\", "data", "no line .data."),
         ("ngram 1=5", "", "ngram 2 is out of order"),
-        ("-0.3 a </s>\n", "", r"line 19: .*the n-gram 3 of 3 .*found .end."),
+        ("-0.3 a </s>\n", "", r"line 19: .*n-gram 3 of the 3 .*found .end."),
         ("\\end\\", "", "found the end of the file"),
-        ("-0.2 <s> b", "-0.2 <s>", "the n-gram 2 of 3 of order 2"),
-        ("-0.2 <s> b", "x <s> b", "line 17: .*the n-gram 2 of 3.*x <s> b"),
+        ("-0.2 <s> b", "-0.2 <s>", "n-gram 2 of the 3 of order 2"),
+        ("-0.2 <s> b", "x <s> b", "line 17: .*n-gram 2 of the 3.*x <s> b"),
         ("-0.2 <s> b", "-0.2 <s> d", "d is not among the 1-grams"),
         ("-0.2 <s> b", "nan <s> b", "line 17: .*nan <s> b"),
         ("-0.2 <s> b", "0.2 <s> b", "line 17: .*0.2 <s> b"),

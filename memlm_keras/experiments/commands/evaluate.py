@@ -66,7 +66,7 @@ def evaluate(
 
 
 def _measured_run(path):
-    """Opens a run; if its preset is not registered, only its model."""
+    """Opens a run, or its model alone if its preset is not registered."""
     opened = open_run(path)
     if opened.folder is not None and opened.folder.model_path.exists():
         try:

@@ -404,7 +404,7 @@ def _uses(row, name, value):
 
 
 def _required(measure, asked):
-    """Returns a measure; if the flags request it, it is not optional."""
+    """Returns `measure`, marked as required if the flags request it."""
     key, option = {
         "cache": ("size", "cache_size"),
         "monte_carlo": ("samples", "monte_carlo"),

@@ -116,8 +116,8 @@ class MemlmForCausalLM(
         lm: `memlm_keras.LanguageModel` or `Ensemble`.
 
     Call arguments:
-        input_ids: int tensor `(batch, time)`, read from the state in the cache,
-            or from an empty context. The id `vocab_size` is padding.
+        input_ids: int tensor `(batch, time)`. The model starts from the state
+            in the cache or from an empty context. Id `vocab_size` is padding.
         attention_mask: tensor `(batch, time)`, or with all columns since the
             first call, that is zero at padding; or `None`. Padding can be
             anywhere in a row, is skipped, and does not change the state.
