@@ -92,7 +92,7 @@ def import_keras(name=None):
 # Optional packages that Keras imports and no program here needs, by backend.
 _UNUSED = {
     "jax": ("matplotlib", "requests"),
-    "tensorflow": ("matplotlib", "requests"),
+    "tensorflow": ("matplotlib",),  # which imports requests itself
     "torch": ("jax", "matplotlib", "requests"),
 }
 

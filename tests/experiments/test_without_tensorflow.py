@@ -110,6 +110,11 @@ def test_what_takes_seconds_to_import_is_not_imported(alone, folder, backend):
     assert alone(backend, *reads, hidden="", late=" ".join(late))
 
 
+def test_tensorflow_finds_what_it_imports(alone, folder):
+    reads = ("surprisal", "memlm/embedded_attention", "text/test.txt")
+    assert alone("tensorflow", *reads, hidden="")
+
+
 def test_compiled_functions_of_keras_draw_as_they_do(folder):
     """Although PyTorch's compiler was hidden from Keras' import."""
     program = """
