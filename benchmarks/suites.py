@@ -135,18 +135,19 @@ _ASSOCIATIVE = Case(
         "gru_of_keras",
     ),
 )
-# Losses differ by the rounding of TF32.
-_ON_A_CARD = (
-    *(
-        dataclasses.replace(contender, tolerance=0.01)
-        for contender in (
-            Contender("pytorch", "torch"),
-            Contender("pytorch", "torch", "compiled"),
-            Contender("handwritten_jax", "jax"),
-            *_package(),
-            Contender("package", "torch", "cuda_graphs"),
-        )
-    ),
+
+
+def _in_tf32(*contenders):
+    """Returns contenders whose losses differ by the rounding of TF32."""
+    return tuple(dataclasses.replace(c, tolerance=0.01) for c in contenders)
+
+
+_ON_A_CARD = _in_tf32(
+    Contender("pytorch", "torch"),
+    Contender("pytorch", "torch", "compiled"),
+    Contender("handwritten_jax", "jax"),
+    *_package(),
+    Contender("package", "torch", "cuda_graphs"),
 )
 _LARGE = Case(
     "gpu_1024",
@@ -423,12 +424,9 @@ _GPU = (
     dataclasses.replace(
         CASES["memories"],
         name="gpu_memories",
-        contenders=tuple(
-            dataclasses.replace(contender, tolerance=0.01)
-            for contender in (
-                *_pytorch("lstm_3_parts", "key_value_predict"),
-                *_package("lstm_3_parts", "key_value_predict"),
-            )
+        contenders=_in_tf32(
+            *_pytorch("lstm_3_parts", "key_value_predict"),
+            *_package("lstm_3_parts", "key_value_predict"),
         ),
     ),
     _zaremba_on_a_card(1500, 20),
@@ -438,8 +436,8 @@ _GPU = (
         CASES["memories"],
         name="gpu_rows",
         title="Rows of other papers over the same LSTM",
-        contenders=_package(
-            "lstm", "rm_tm_gated", "attentive_combined", tolerance=0.01
+        contenders=_in_tf32(
+            *_package("lstm", "rm_tm_gated", "attentive_combined")
         ),
     ),
     dataclasses.replace(_ASSOCIATIVE, name="gpu_associative_layer"),
