@@ -45,13 +45,14 @@ class Steps:
         self.seen = {}
         self.recordings = {}
         self.possible = True
+        self.cuda_graphs = os.environ.get(VARIABLE) == "1"
 
     def __call__(self, data):
         batch = data[0]
         leaves, structure = pytree.tree_flatten(batch)
         if not self.possible or not all(map(torch.is_tensor, leaves)):
             return self.step(batch)
-        if os.environ.get(VARIABLE) == "1":
+        if self.cuda_graphs:
             leaves = [*map(ops.convert_to_tensor, leaves)]
             batch = pytree.tree_unflatten(leaves, structure)
         shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
@@ -65,7 +66,8 @@ class Steps:
             return self.step(batch)
         self.seen[shapes] = 0
         try:
-            recording = Recording(self.step, self.model, leaves, structure)
+            of_batch = leaves, structure, self.cuda_graphs
+            recording = Recording(self.step, self.model, *of_batch)
         except Exception:
             # Tracing raises errors of many types. If the step itself fails, it
             # raises its own error below.
@@ -79,7 +81,7 @@ class Recording:
     """Recorded operations of a step for one batch shape; raises an exception of
     any type if the step depends on the values of tensors."""
 
-    def __init__(self, step, model, leaves, structure):
+    def __init__(self, step, model, leaves, structure, cuda_graphs):
         self.structure = structure
         changing = [model, model.optimizer, *model.metrics]
         variables = [v for part in changing for v in part.variables]
@@ -128,9 +130,7 @@ class Recording:
             raise ValueError("a recording would not be faster")
         self.graph.recompile()
         self.call = functools.partial(self.graph, *self.counts)
-        if os.environ.get(VARIABLE) == "1" and on_gpu(
-            [*leaves, *(value for _, value, *_ in self.tensors)]
-        ):
+        if cuda_graphs and on_gpu([*leaves, *(t for _, t, *_ in self.tensors)]):
             self.call = CudaGraph(self.call)
 
     def is_of(self, structure):
