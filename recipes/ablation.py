@@ -2,11 +2,11 @@
 
     python recipes/ablation.py --dataset=novel.txt
 
-Variants have a memory, a pointer, smoothing, other cells, averaged weights or
-other sizes, and otherwise the options that `memlm train --dataset=novel.txt`
-would choose. `combined` has smoothing, key-value-predict and a pointer.
-Finished runs are not repeated. `memlm pairs`, `memlm surprisal` and `memlm
-evaluate --dataset=novel.txt` read the run RUN_DIR/VARIANT-seed0.
+A variant adds a memory, a pointer or smoothing, or changes the cells, the sizes
+or the averaging of weights. All other options are those that `memlm train
+--dataset=novel.txt` would choose. Finished runs are not repeated. `memlm
+pairs`, `memlm surprisal` and `memlm evaluate --dataset=novel.txt` read the run
+RUN_DIR/VARIANT-seed0.
 """
 
 import dataclasses
@@ -47,18 +47,17 @@ LINE = "{:20} {:>10} {:>8} {:>12} {:>8}"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Variant(memlm_rows.MemlmRow):
-    """`memlm/small` with other parts."""
+    """A variant of `memlm/small`."""
 
     units: int = 200
     embedding_dim: int | None = 200
-    # Class in `memlm_keras.memory`, its window if it has one, and its other
-    # arguments.
+    # Name of a class in `memlm_keras.memory`, and the arguments of the class.
     memory: str | None = None
     window: int | None = None
     arguments: dict = dataclasses.field(default_factory=dict)
-    # Class in `memlm_keras.cells`; `None` is an LSTM.
+    # Name of a class in `memlm_keras.cells`; `None` means an LSTM.
     cell: str | None = None
-    # Window of a pointer sentinel.
+    # Number of steps that a pointer sentinel sees.
     pointer: int | None = None
     # Rate of smoothing by linear interpolation.
     smoothing: float | None = None
@@ -117,7 +116,8 @@ PARTS = {
 
 
 def delta_rule(**changes):
-    """Makes a variant with a `DeltaRule` memory, whose arguments can change."""
+    """Makes a variant with a `DeltaRule` memory; `changes` are its
+    arguments."""
     arguments = {
         "num_heads": 4,
         "key_dim": 48,
@@ -130,7 +130,7 @@ def delta_rule(**changes):
 
 VARIANTS = {
     "lstm": Variant(),
-    # Has as many parameters as a model with a memory.
+    # This LSTM has as many parameters as the models with a memory.
     "lstm_wide": Variant(units=248),
     "lstm_0.1": Variant(initial_range=0.1),
     "induction": Variant(**INDUCTION),
@@ -159,7 +159,7 @@ def main(argv):
         for name in GIVEN
         if FLAGS[name].value is not None
     }
-    # With a scale, `choose_preset` chooses no sizes.
+    # A scale of 1 keeps the sizes of the preset.
     choice = choose_preset(FLAGS.dataset, **{"scale": 1.0} | given)
     epochs = given.pop("epochs", choice.running.get("epochs"))
     options = choice.options | given

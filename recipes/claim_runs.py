@@ -24,15 +24,15 @@ from paper_claims import Setting
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A preset in a setting, with `changes`, which the preset must use."""
+    """A preset with the options of a setting, changed by `changes`."""
 
     preset: str
     changes: Mapping
     setting: Setting
 
     def run(self, seed, folder, run_dir="runs", data_dir=None, **trial):
-        """Returns the `ClaimRun` with a seed; `folder` has the logs, and
-        `trial` replaces options of the setting."""
+        """Returns the `ClaimRun` with a seed. Its log is in `folder`; `trial`
+        overrides options of the setting."""
         options = {**self.setting.options, **trial}
         flags = {**options, **self.changes}
         overrides, changes = [
@@ -48,7 +48,7 @@ class Model:
 
 
 class ClaimRun(runs.Run):
-    """A training run of a `Model` with one seed; its title is its command."""
+    """A training run of a `Model` with one seed."""
 
     def __init__(self, experiment, running, run_dir, study):
         self.experiment = experiment
@@ -75,8 +75,8 @@ class ClaimRun(runs.Run):
 
 
 def models_of(claims, size=None):
-    """Returns a dict of the `Model`s of claims by setting and label, with one
-    size or all. A claim without a "small" setting has its published size."""
+    """Returns a dict from (setting, label) to the `Model`s of the claims. If a
+    claim has no setting of this size, its published size is used."""
     models, settings = {}, paper_claims.SETTINGS
     for name, setting in settings.items():
         for claim in claims:
@@ -97,7 +97,7 @@ def models_of(claims, size=None):
 
 
 def labels(claim):
-    """Returns the names of both models of a claim."""
+    """Returns the names of the two models of a claim."""
     return [
         " ".join([preset, *(as_flag(k, v) for k, v in changes.items())])
         for (preset, _), changes in zip(claim.models, claim.changes)
@@ -105,9 +105,10 @@ def labels(claim):
 
 
 def train(every, jobs=1, minutes=math.inf):
-    """Trains the `ClaimRun`s without results; returns how many failed."""
+    """Trains the `ClaimRun`s without results; returns the number of
+    failures."""
     missing = [run for run in every if run.results is None]
-    # An unreadable corpus raises its error before any training.
+    # Loading each corpus first reports a missing file before the training.
     datasets = [run.experiment.dataset for run in missing]
     for dataset in {each.name: each for each in datasets}.values():
         dataset.load()
@@ -115,8 +116,8 @@ def train(every, jobs=1, minutes=math.inf):
 
 
 def test_losses(folder):
-    """Computes loss and number of predictions for each test sentence of a run;
-    for each pair of sentences, 1 or 0 for a wrong or a right label, and 1."""
+    """Returns the loss and the number of predictions for each test sentence.
+    For a pair of sentences, the loss is 1 if the label is wrong, and else 0."""
     run_folder = RunFolder(folder)
     experiment, model = reopen(run_folder), run_folder.model()
     if experiment.kind != CLASSIFIER:

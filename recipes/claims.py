@@ -6,8 +6,8 @@ verdict on each claim.
     python recipes/claims.py daniluk2017 --size=paper --jobs=2 --minutes=9
     python recipes/claims.py --finished_only --out=docs/results
 
-A name is a paper, or PAPER/CLAIM as in claims.md; by default all claims. The
-same command continues interrupted runs. The last example recomputes the
+Arguments are papers, or claims as PAPER/CLAIM; the default is all claims.
+Repeat a command to continue interrupted runs. The last example recomputes the
 verdicts from the logs in this repository.
 """
 
@@ -49,7 +49,7 @@ def main(names):
             "Give only one of --queue, which lists missing runs, and "
             "--finished_only, which trains nothing."
         )
-    # Selects the backend before anything imports Keras.
+    # The backend must be selected before Keras is imported.
     process.import_keras(FLAGS.backend)
     import claim_runs
     import verdicts
@@ -58,7 +58,7 @@ def main(names):
     out = pathlib.Path(FLAGS.out)
     logs = out / "logs"
     models = choose(names, FLAGS.setting, FLAGS.size)
-    # Every model of a setting is trained with one seed before the next seed.
+    # Train all models of a setting with seed 0 first, then with seed 1.
     every = [
         model.run(seed, logs, FLAGS.run_dir, FLAGS.data_dir)
         for setting in paper_claims.SETTINGS.values()
@@ -77,7 +77,7 @@ def main(names):
             f"None of {len(every)} runs in {logs} is finished. Published runs "
             "are in a clone of the repository: --out=docs/results."
         )
-    # The page always has all claims.
+    # The page shows all claims, not only the named ones.
     models = claim_runs.models_of(paper_claims.CLAIMS)
     losses = {k: verdicts.losses_of(model, logs) for k, model in models.items()}
     verdicts.write(out / "claims.md", losses, process.typed())
@@ -86,7 +86,7 @@ def main(names):
 
 
 def choose(names, setting, size):
-    """Returns the models of the named claims, in `setting` or in all."""
+    """Returns the models of the named claims, in one setting or in all."""
     import claim_runs
 
     claims, settings = paper_claims.CLAIMS, paper_claims.SETTINGS
@@ -116,11 +116,11 @@ def choose(names, setting, size):
     models = {k: m for k, m in models.items() if setting in (None, k[0])}
     if not models:
         raise UsageError(
-            f"No run of setting {setting} tests {', '.join(names)}. Settings "
-            f"that do: {others}."
+            f"Setting {setting} has no runs for {', '.join(names)}. Settings "
+            f"with runs: {others}."
             if others
-            else f"No runs test {', '.join(names)}: `claims.py "
-            "--finished_only` writes why."
+            else f"{', '.join(names)} cannot be tested. For the reason, run "
+            "`claims.py --finished_only`."
         )
     return models
 

@@ -5,8 +5,8 @@ Modeling: key-value-predict attention (Section 2.3).
     python recipes/daniluk2017.py --dataset=embedded --scale=0.2 --epochs=8
 
 Trains the row key_value_predict of Figure 2 (c), measures it, and exports it
-for TensorFlow Serving, on another text than the paper's Wikipedia articles
-(goo.gl/s8cyYa), which were not available. `memlm train
+for TensorFlow Serving. The paper's Wikipedia articles (goo.gl/s8cyYa) were not
+available, so the default text is Penn Treebank. `memlm train
 daniluk2017/key_value_predict` gives the same weights; `memlm table daniluk2017`
 lists the paper's tables.
 """
@@ -24,7 +24,7 @@ flags.DEFINE_enum(
 )
 flags.DEFINE_string("data_dir", None, "Folder of the text; default: download.")
 flags.DEFINE_float("scale", 1.0, "Factor on the paper's sizes.", 0.0)
-# The paper gives no number.
+# The paper does not state the number of epochs.
 flags.DEFINE_integer("epochs", 30, "Maximum number of epochs.", 1)
 flags.DEFINE_integer("seed", 0, "Random seed.")
 flags.DEFINE_string(
@@ -36,14 +36,14 @@ BATCH_SIZE, STEPS = 64, 20
 
 
 def make_model(vocabulary, scale):
-    """Makes an LSTM and a memory of five outputs (Equations 16 and 17)."""
+    """Makes an LSTM with attention over its last five outputs (Eq. 16, 17)."""
 
     def uniform():
-        # Section 4.1: all weights except the bias of the forget gate, 1.
+        # Section 4.1: for all weights but the forget gate's bias, which is 1.
         return RandomUniform(-0.1, 0.1)
 
     lstm = keras.layers.LSTM(
-        # Figure 2 (c): 834 units, split into key, value and prediction.
+        # Figure 2 (c): 834 units, a third each for key, value and prediction.
         3 * round(834 * scale / 3),
         kernel_initializer=uniform(),
         recurrent_initializer=uniform(),
@@ -85,12 +85,12 @@ def train(corpus):
             "validation", BATCH_SIZE, STEPS, documents=documents
         ),
         epochs=FLAGS.epochs,
-        # Section 4.1: the best on the validation text.
+        # Section 4.1: keep the epoch with the best validation perplexity.
         callbacks=[
             keras.callbacks.EarlyStopping(
                 "val_perplexity",
                 mode="min",
-                patience=2,  # Not in the paper.
+                patience=2,  # The paper does not state the patience.
                 restore_best_weights=True,
             )
         ],
@@ -106,7 +106,7 @@ def main(_):
     corpus = memlm.data.load(FLAGS.dataset, FLAGS.data_dir)
     model = train(corpus)
     for split in ("validation", "test"):
-        # Published figures read a text without documents as one stream.
+        # As in the published evaluation: one stream if there are no documents.
         how = (64, 20, True) if has_documents(corpus) else (1, 100)
         print(split)
         memlm.evaluation.perplexity(model, corpus.batches(split, *how))

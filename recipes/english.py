@@ -86,7 +86,7 @@ def main(_):
     model.compile(memlm.training.FusedAdam(rate, global_clipnorm=1.0))
     path = run_dir / "checkpoint.npz"
     on_gpu = process.accelerators(FLAGS.backend)
-    # `None` is only at the end of each epoch.
+    # `None` saves a checkpoint only at the end of each epoch.
     every = None if on_gpu else 250
     checkpoint = memlm.training.Checkpoint(path, batches, frequency=every)
     print(f"{model.count_params():,} parameters, {updates:,} updates")
@@ -118,7 +118,7 @@ def main(_):
 
 
 def layers_and_memory():
-    """Makes LSTMs, and a memory with the output size of tied embeddings."""
+    """Makes LSTMs and a memory, whose outputs are as large as embeddings."""
     import keras
 
     size = FLAGS.embedding_dim
@@ -133,7 +133,7 @@ def layers_and_memory():
 
 
 def pieces(folder, path):
-    """Returns the vocabulary of a SentencePiece model; trains it if missing."""
+    """Loads the vocabulary of a SentencePiece model, or trains the model."""
     if not path.exists():
         import sentencepiece
 

@@ -22,16 +22,16 @@ flags.DEFINE_enum(
 )
 flags.DEFINE_string("data_dir", None, "Folder of the text; default: download.")
 flags.DEFINE_float("scale", 1.0, "Factor on the paper's sizes.", 0.0)
-# The paper does not state numbers without a section, such as this one.
+# The paper does not state the number of epochs.
 flags.DEFINE_integer("epochs", 100, "Maximum number of epochs.", 1)
 flags.DEFINE_integer("seed", 0, "Random seed.")
 flags.DEFINE_string(
     "out", "saved_models/kong2019", "Folder to export to, or empty."
 )
 
-# Section 5.1: batches of 64, with a carried state. 35 steps: not in the paper.
+# Section 5.1: batches of 64, with a carried state. The 35 steps are our choice.
 BATCH_SIZE, STEPS = 64, 35
-# One point of the grid in Section 5.1; the paper does not say which was best.
+# A point of the grid in Section 5.1; the paper does not state the best point.
 RATE, L2, LEARNING_RATE = 0.2, 1e-4, 0.003
 
 
@@ -47,7 +47,7 @@ def make_lstm(units):
         bias_initializer="zeros",
         kernel_regularizer=keras.regularizers.L2(L2),
         recurrent_regularizer=keras.regularizers.L2(L2),
-        rate=0.2,  # Section 5.1: recurrent dropout
+        rate=0.2,  # rate of recurrent dropout (Section 5.1)
     )
 
 
@@ -58,11 +58,11 @@ def make_model(vocabulary):
         vocabulary=vocabulary,
         embedding_dim=units,
         recurrent=[make_lstm(units), make_lstm(units)],  # Section 5.1
-        # Section 5.1; the paper drops output embeddings, not outputs.
+        # Rates from Section 5.1; the paper drops output embeddings instead.
         dropout={"embeddings": 0.5, "outputs": 0.5},
         tie_embeddings=True,  # Sections 4.3 and 5.1
         embedding=memlm.smoothing.SmoothedEmbedding(
-            # Section 4.2; the KL term is weighted like the L2 penalty.
+            # Section 4.2. The KL term has the weight of the L2 penalty.
             smoothing=memlm.smoothing.VariationalSmoothing(
                 scheme="kneser_ney", rate=RATE, l2=L2
             ),
@@ -77,7 +77,7 @@ def train(corpus):
     """Trains a model; returns the epoch of the best validation perplexity."""
     keras.utils.set_random_seed(FLAGS.seed)
     model = make_model(corpus.vocabulary)
-    # Section 2: counts of words and bigrams in the training text.
+    # Section 2: count the words and bigrams of the training text.
     model.smoothing.adapt(
         memlm.smoothing.StreamStatistics.count(
             corpus.train.tokens, len(corpus.vocabulary)
@@ -85,19 +85,19 @@ def train(corpus):
     )
     model.compile(
         keras.optimizers.RMSprop(LEARNING_RATE, global_clipnorm=5.0),
-        # Not in the paper: the L2 penalty is added to the sum over steps.
+        # Our choice: the L2 penalty is added to the loss summed over steps.
         loss=memlm.training.SentenceCrossEntropy(),
     )
     model.fit(
         corpus.batches("train", BATCH_SIZE, STEPS),
         validation_data=corpus.batches("validation", BATCH_SIZE, STEPS),
         epochs=FLAGS.epochs,
-        # Section 5.1: the best on the validation text.
+        # Section 5.1: keep the epoch with the best validation perplexity.
         callbacks=[
             keras.callbacks.EarlyStopping(
                 "val_perplexity",
                 mode="min",
-                patience=10,  # Not in the paper.
+                patience=10,  # The paper does not state the patience.
                 restore_best_weights=True,
             )
         ],
@@ -110,7 +110,7 @@ def main(_):
     model = train(corpus)
     for split in ("validation", "test"):
         print(split)
-        # Section 4: by the mean of the smoothed matrices, on one stream.
+        # Section 4: evaluation uses the means of the smoothed matrices.
         memlm.evaluation.perplexity(model, corpus.batches(split, 1, 100))
     if FLAGS.out:
         print(memlm.serving.export(model, FLAGS.out))

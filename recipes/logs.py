@@ -1,12 +1,12 @@
-"""Logs of the runs on the result pages: a file per study, with a line per run.
+"""Logs of runs: one file for each study, one line for each run.
 
     python recipes/logs.py docs/results/logs/pairs.jsonl
     python recipes/logs.py docs/results/logs/tutorial.jsonl small
     python recipes/logs.py keep docs/results/logs/paper.jsonl runs/NAME
 
-The first command prints perplexities and accuracies of all runs, with mean and
-standard deviation over seeds. The second prints the run `small`. The third adds
-run folders to a study.
+The first command prints the perplexities and accuracies of all runs, with mean
+and standard deviation over seeds. The second command prints the run `small`.
+The third command adds a run folder to a study.
 """
 
 import base64
@@ -39,7 +39,7 @@ def read(study):
     """Reads the runs of a study.
 
     Args:
-        study: path of a file in `docs/results/logs`, which may not exist yet.
+        study: path of a file in `docs/results/logs`; it may be missing.
 
     Returns:
         Dict of the runs by name. Each run is a dict with some of these keys:
@@ -48,7 +48,7 @@ def read(study):
         with a value for each epoch;
         `"test_losses"`: float array of shape `(sentences, 2)`, the summed loss
         and the number of predictions of each test sentence. For a pair of
-        sentences, the loss is 1 if the predicted label is wrong, and else 0;
+        sentences, the loss is 1 for a wrong label and 0 for a right one;
         `"text"`: the output of a program.
 
     Raises:
@@ -81,15 +81,14 @@ def _lines(study):
 
 
 def add(study, name, run):
-    """Adds a run, a dict as in `read`, or replaces the run with this name.
-
-    Replaces the file atomically, under a lock."""
+    """Adds a run to a study, or replaces the run with this name. The run is a
+    dict as in `read`. The file is locked and replaced atomically."""
     study = pathlib.Path(study)
     study.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(study.parent, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        # Lines of other runs stay as they are.
+        # The other lines are copied without decoding them.
         lines = _lines(study) if read(study) else {}
         lines[name] = _line(name, run)
         with files.atomic_path(study) as temporary:
@@ -100,12 +99,13 @@ def add(study, name, run):
 
 
 def keep(folder, study):
-    """Adds the run in a folder to a study, under the name of the folder.
+    """Adds the run in a folder to a study; the folder's name names the run.
 
     Args:
         folder: path of a finished run folder of `memlm train`, or of a folder
             with `results.json`, `log.csv` and optionally `test_losses.csv`.
-            Missing losses are computed if there is a model.
+            If `test_losses.csv` is missing, the losses are computed with the
+            folder's model, if it has one.
         study: path of the study's file.
     """
     folder = pathlib.Path(folder)
@@ -127,8 +127,9 @@ def keep(folder, study):
 
 
 def numbers(study):
-    """Returns a dict of the numbers in a study, lists over seeds; keys have the
-    name of the run without its seed, and the keys in its results."""
+    """Returns a dict of the numbers in a study. Keys contain a run's name
+    without the seed and the keys in its results; values are lists over
+    seeds."""
     by_seed = collections.defaultdict(list)
 
     def collect(place, value):
@@ -186,9 +187,9 @@ def _line(name, run):
 
 
 def _pack(losses):
-    """Compresses losses to text."""
+    """Compresses an array of losses to a string."""
     whole = np.round(losses * [_PARTS, 1]).astype("<i4")
-    # Grouping the first bytes of all integers, then the second, saves space.
+    # Storing the first bytes of all integers, then the second, saves space.
     planes = whole.T.ravel().view("u1").reshape(-1, 4).T.tobytes()
     return base64.b64encode(zlib.compress(planes, 9)).decode()
 

@@ -2,8 +2,8 @@
 
     python recipes/model_card.py RUN_FOLDER FOLDER/PAPER/ROW_CORPUS [int8]
 
-Saves the model of a finished run as a trained model, which `memlm evaluate`
-measures like the run. Other programs in this folder use `save_trained`.
+Saves the model of a finished run as a trained model, which `memlm evaluate` can
+measure.
 """
 
 import math
@@ -16,7 +16,7 @@ from memlm_keras import trained
 from memlm_keras.experiments import process
 from memlm_keras.experiments.options import UsageError
 
-# Descriptions of texts, and licences of models trained on them.
+# For each text, a description and the licence of models trained on it.
 TEXTS = {
     "ptb": (
         "Penn Treebank as prepared by Mikolov, not part of this package",
@@ -31,8 +31,8 @@ _FOLDER = "FOLDER_OF_THE_TEXT"
 
 
 def save_trained(model, folder, dtype, batches, card):
-    """Saves a trained model, and a card with the perplexity of its stored
-    weights on `batches`; returns this `Perplexity`."""
+    """Saves a trained model with a card. Returns the `Perplexity` of its stored
+    weights on `batches`, which the card contains."""
     model.save_to_preset(folder, dtype)
     stored = type(model).from_preset(folder)
     test = memlm.evaluation.perplexity(stored, batches)
@@ -89,7 +89,7 @@ def save_run(path, folder, dtype="int8"):
         f"--dataset={experiment.dataset.name} --data_dir={_FOLDER}",
         **_origin(results),
     }
-    # The folder of the text differs on other machines.
+    # Leave out the path of the text, which differs on other machines.
     recipe = {k: v for k, v in run.recipe.items() if k != "data_dir"}
     trained.save(stored, folder, dtype, card, recipe)
     return card

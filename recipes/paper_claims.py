@@ -10,9 +10,9 @@ class Setting:
 
     description: str
     dataset: str
-    options: dict  # overrides of presets, and flags of training and measures
+    options: dict  # overrides of presets, and other flags of `memlm train`
     size: str = "paper"  # size of the models, "paper" or "small"
-    seeds: int = 3  # number of runs of each model that a verdict needs
+    seeds: int = 3  # seeds with which each model is trained for a verdict
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,23 +20,23 @@ class Claim:
     """A claim of a paper."""
 
     name: str
-    models: tuple = ()  # pairs of preset and published number, better first
-    changes: tuple = ({}, {})  # overrides of the two models
+    models: tuple = ()  # two (preset, published number), the better first
+    changes: tuple = ({}, {})  # overrides for each of the two models
     paper: str = ""
     where: str = ""  # section or table in the paper
     metric: str = ""
     text: str = ""  # text on which the paper's numbers were measured
     settings: tuple = ()  # names in `SETTINGS`
-    margin: float | None = None  # largest difference if models are equally good
-    statement: str = ""  # the claim, if it compares no models
-    missing: str = ""  # reason why it is not tested, and what a test would need
-    seen: str = ""  # result of our models
-    caution: str = ""  # limits of a verdict
+    margin: float | None = None  # largest difference of equal models
+    statement: str = ""  # the claim in words, if it compares no models
+    missing: str = ""  # why the claim is not tested, and what a test needs
+    seen: str = ""  # what our models showed, if there is no verdict
+    caution: str = ""  # a remark printed after the verdict
 
 
 _KONG_SMALL = {
     "training_lines": 1000,
-    # Defaults, because the paper does not state them.
+    # The paper does not state the values of these two options.
     "other_words": "mode",
     "output_bias": True,
     "units": 100,
@@ -56,7 +56,7 @@ SETTINGS = {
         _KONG_SMALL,
         "small",
     ),
-    # These runs are older than the default "mode".
+    # The setting of runs made before "mode" became the default.
     "kong2019_little_text_sampled": Setting(
         "The same, other words by samples",
         "ptb",

@@ -1,9 +1,9 @@
-"""Prints the commands of the runs on the result page of a paper.
+"""Prints the commands that train the models on a paper's result page.
 
     python recipes/paper_steps.py daniluk2017
 
-Commands with a log repeat exactly its runs in `docs/results/logs`. The study
-`paper` also contains the runs of `recipes/published.py`.
+If a command names a study in `docs/results/logs`, it repeats the runs there.
+The study `paper` also contains the runs of `recipes/published.py`.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ class Step:
 
     @property
     def arguments(self):
-        """Words of the command after `memlm`."""
+        """Command-line arguments of `memlm`, a list."""
         words = shlex.split(self.command)
         if self.setting is None:
             return words

@@ -8,7 +8,7 @@ from absl import flags
 
 from memlm_keras.experiments.options import UsageError
 
-# Errors in the command have status 2, and other errors status 1.
+# The exit status is 2 for these errors of the user, and 1 for other errors.
 _USAGE = (flags.Error, UsageError, FileNotFoundError)
 
 
@@ -19,8 +19,8 @@ def run(main):
 
 
 def call(main, typed):
-    """Runs `main` for the words of a command line, including the program;
-    returns the exit status."""
+    """Runs `main` with the arguments `typed`, of which the first is the
+    program; returns the exit status."""
     return _checked(main, _parse(typed))
 
 

@@ -4,14 +4,14 @@
     python recipes/published.py --seeds=1 --jobs=4 --minutes=180 kong zaremba
     python recipes/published.py --data_dir=FOLDER tran2016
 
-FOLDER has a folder for each corpus: `ptb`, `wikitext-2`, `sick`. A name is an
-entry of the queue or a paper; by default all. Each run is its own process of
-`memlm train`. The same command continues interrupted runs, and
-`docs/results/logs/paper.jsonl` has the finished ones. After that, `claims.py
+FOLDER has a folder for each corpus: `ptb`, `wikitext-2`, `sick`. Arguments are
+papers or names in `QUEUE`; the default is the whole queue. Each run is a
+process of `memlm train`. Repeat a command to continue interrupted runs.
+Finished runs are logged in `docs/results/logs/paper.jsonl`; then `claims.py
 --finished_only --out=docs/results` writes the verdicts.
 
-`--list` prints a table to standard error, and to standard output the commands
-of missing runs, for any machine that has the corpora.
+`--list` prints the commands of missing runs to standard output, and a table of
+the rows to standard error.
 """
 
 import dataclasses
@@ -46,15 +46,15 @@ flags.DEFINE_multi_string("trial", [], "Override, such as units=8, for a test.")
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """The training runs of a table's rows, except those in earlier entries."""
+    """Some rows of a paper's table, to train in one setting."""
 
     name: str
     table: str
-    rows: str  # names or presets of rows; empty for all
+    rows: str  # presets of rows, with spaces between; "" for all rows
     setting: Setting
     seeds: int
-    hours: float  # estimate for a run on two CPU cores
-    minutes: float  # estimate for a run on an H100
+    hours: float  # estimated hours of a run on two CPU cores
+    minutes: float  # estimated minutes of a run on an H100
     decides: str
     changes: Mapping = dataclasses.field(default_factory=dict)
 
@@ -74,13 +74,13 @@ _CLAIMED = (
     "rm_tm_gated gated_hornn"
 )
 
-# Ordered by how much an hour of training decides.
+# Entries that settle most in an hour of training come first.
 # fmt: off
 QUEUE = (
     Entry("tran", _PERPLEXITY, "rm_tm_gated lstm_3 lstm_1 rm_notm_gated "
           "rm_tm_linear rmr_tm_gated memn", _TRAN, 3, 0.5, 3,
           "Penn Treebank's two numbers, and all claims of Table 2"),
-    # The row has this `halve_after` too, but naming it makes another run.
+    # `halve_after` equals the row's own value; it only renames the run.
     Entry("tran_last", _PERPLEXITY, "rm_tm_gated lstm_3", _TRAN, 1, 0.8, 4,
           "whether the paper tested its last epoch, not its best",
           {"halve_after": 4, "patience": 15, "test_last": True}),
@@ -147,7 +147,7 @@ QUEUE = (
 )
 # fmt: on
 
-# Tables with texts that are not available, or too large for this queue.
+# Tables whose texts are not available, or too large for this queue.
 ELSEWHERE = {
     "daniluk2017/models, windows, ngrams": "its 7,500 articles of Wikipedia "
     "(goo.gl/s8cyYa): Penn Treebank and WikiText-2 in their place",
@@ -162,7 +162,7 @@ ELSEWHERE = {
 
 
 def rows_of(entry):
-    """Returns the `TableRow`s for an entry."""
+    """Returns the `TableRow`s of an `Entry`."""
     names = set(entry.rows.split())
     return [
         row
@@ -173,7 +173,7 @@ def rows_of(entry):
 
 
 def runs_of(entries):
-    """Yields triples of an entry, a row and its runs, each run once."""
+    """Yields an `Entry`, a row and the runs not in earlier entries."""
     from claim_runs import Model
 
     seen = set()
@@ -194,7 +194,7 @@ def runs_of(entries):
 
 
 def chosen(names):
-    """Returns the entries with these names, or for these papers."""
+    """Returns the entries of the queue with these names or papers."""
     known = [name for e in QUEUE for name in (e.name, e.paper)]
     for name in names:
         if name not in known:
@@ -231,7 +231,7 @@ def describe(found):
 
 
 def main(names):
-    # Selects the backend before anything imports Keras.
+    # The backend must be selected before Keras is imported.
     process.import_keras(FLAGS.backend)
     import claim_runs
     from memlm_keras.experiments.tables import runs
@@ -239,7 +239,7 @@ def main(names):
     found = list(runs_of(chosen(names)))
     every = []
     for _, group in itertools.groupby(found, lambda each: each[0]):
-        # Every row is trained with one seed before the next seed.
+        # Train all rows of an entry with seed 0 first, then with seed 1.
         by_seed = itertools.zip_longest(*(of_row for *_, of_row in group))
         every += filter(None, itertools.chain(*by_seed))
     if FLAGS.list:

@@ -33,12 +33,12 @@ flags.DEFINE_multi_enum(
     "Memory to train; repeat the flag for several.",
 )
 
-SEGMENT = 54  # Half the length of a document.
+SEGMENT = 54  # Half the length of a document of the embedded corpus.
 flags.DEFINE_integer("window", SEGMENT, "Window of the memory, in steps.", 1)
 SENTENCE = "ruth ellis was born in york in 1871"
 LINE = "{:18}{:>12}{:>9}{:>12}{:>15}"
-# For each model, units of the LSTM, chosen so that no model has more parameters
-# than the first, and functions that make the memory and the mixture.
+# For each model, units of the LSTM, and functions that make memory and mixture.
+# No model has more parameters than the first.
 KINDS = {
     "lstm": (100,),
     "attention": (77, lambda: memlm.memory.Attention(FLAGS.window)),
@@ -115,14 +115,14 @@ def train(name, corpus):
         embedding_dim=64,
         recurrent=[keras.layers.LSTM(units)],
         **{part: make() for part, make in zip(("memory", "mixture"), makers)},
-        # With too similar initial vectors, a memory does not learn.
+        # A memory does not learn if the initial embeddings are too similar.
         initializer=keras.initializers.RandomUniform(-0.5, 0.5),
     )
     optimizer = keras.optimizers.Adam(FLAGS.learning_rate, global_clipnorm=5.0)
     model.compile(optimizer)
 
     def batches(split, **kwargs):
-        # Windows get no gradient from earlier segments.
+        # Gradients do not reach outputs of earlier segments in the window.
         return corpus.batches(split, 32, SEGMENT, documents=True, **kwargs)
 
     halve = memlm.training.halve_after(max(1, FLAGS.epochs - 3))

@@ -10,8 +10,8 @@ r"""Trains models on recall tasks: questions about an earlier part of a text.
 
 On a CPU core, the first command takes about a minute, and the second about 90
 minutes. Tasks are multi-query associative recall (Arora et al., 2023,
-"Zoology"), copying from a distance, and binding people to things. The same
-command continues an interrupted one.
+"Zoology"), copying a token from a distance, and remembering which thing each
+person has. Repeat a command to continue an interrupted run.
 """
 
 from absl import flags
@@ -22,7 +22,7 @@ from memlm_keras.experiments.options import UsageError
 from recall_rows import ROWS
 from recall_rows import SETTINGS
 
-# Flags for each task; the first flag lists the numbers to compare.
+# Flags of each task; models are compared for each value of the first flag.
 TASKS = {
     "mqar": ("pairs", "filler", "forgetting"),
     "copy": ("distances",),
@@ -32,7 +32,7 @@ RUNS = "setting run_dir rows units seeds shift epochs filler forgetting".split()
 
 
 class List(flags.ArgumentParser):
-    """Parses values separated by commas, all different."""
+    """Parses a list of different values, separated by commas."""
 
     def __init__(self, item):
         self.item = item

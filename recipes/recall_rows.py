@@ -49,13 +49,13 @@ def _delta_rule(num_heads=2, key_dim=16, **arguments):
 class RecallRow:
     """A model for recall tasks."""
 
-    layer: Callable | None = _keras_layer("LSTM")  # maps units to a layer
-    memory: Callable | None = None  # maps a window to a memory
-    mixture: Callable | None = None  # maps a window to a mixture
-    parts: int = 1  # equal parts into which the memory splits an output
-    window: int | None = None  # `None` for the length of a sequence
-    rate: float | None = None  # replaces the rate of a setting with one rate
-    tied: bool = False  # whether embedding and output share a matrix
+    layer: Callable | None = _keras_layer("LSTM")  # makes a layer
+    memory: Callable | None = None  # makes a memory from a window
+    mixture: Callable | None = None  # makes a mixture from a window
+    parts: int = 1  # number of vectors that the memory splits from an output
+    window: int | None = None  # `None` means the whole sequence
+    rate: float | None = None  # learning rate, if not the setting's
+    tied: bool = False  # whether embedding and head share a matrix
     expected_failure: str = ""  # why the model cannot solve associative recall
 
 
@@ -116,9 +116,9 @@ ROWS = {
     ),
     "am_lstm": RecallRow(_associative_lstm("bound")),
     "am_lstm_unit": RecallRow(_associative_lstm("unit")),
-    # Needs a smaller learning rate than the others.
+    # The pointer learns only at a smaller rate than the other models.
     "pointer_sentinel": RecallRow(mixture=_pointer, rate=0.003),
-    # The memory reads the embeddings of the current and the previous word.
+    # Without a layer, the memory reads embeddings of two successive words.
     "attention_without_lstm": RecallRow(
         layer=None, memory=_memory("Attention")
     ),
@@ -132,15 +132,16 @@ class RecallSetting:
     vocabulary_size: int = 512
     length: int = 64
     pairs: int = 4
-    rates: tuple = (0.01,)  # held-out sequences select the best
+    rates: tuple = (0.01,)  # learning rates to try
     batch_size: int = 64
-    rows: int = 6_000  # training sequences of an epoch
-    epochs: int = 25  # maximum; training stops at an accuracy above 0.99
-    validation_rows: int = 640  # in a mix, for each of its tasks
-    # A mix of tasks `(pairs, length, rows)`, instead of one with `pairs`.
+    rows: int = 6_000  # number of training sequences in an epoch
+    epochs: int = 25  # maximum; training stops at 99% accuracy
+    validation_rows: int = 640  # number of held-out sequences of a task
+    # Tasks `(pairs, length, rows)` of a mix, which ignores `pairs`.
     training: tuple = ()
     test: tuple = ()
-    # As in Arora et al. (2023): fixed sequences, AdamW, a cosine schedule.
+    # As in Arora et al. (2023): the same sequences in each epoch, AdamW and a
+    # cosine schedule.
     zoology: bool = False
 
 
@@ -158,7 +159,7 @@ def _figure_2(length, pairs, batch_size):
     )
 
 
-# From 10^-3 to 10^-1.5, as in Zoology's README.
+# The learning rates in Zoology's README, 10^-3 to 10^-1.5.
 _RATES = (1e-3, 3.2e-3, 1e-2, 3.2e-2)
 
 SETTINGS = {
@@ -180,7 +181,7 @@ SETTINGS = {
             (32, 128, 1_000),
         ),
     ),
-    # The curve in Zoology's README.
+    # The tasks of the figure in Zoology's README.
     "zoology_mix": RecallSetting(
         vocabulary_size=8192,
         rates=_RATES,
@@ -209,8 +210,8 @@ SETTINGS = {
 }
 
 # Bytes of state and accuracy on `zoology_mix`, read from the curve in the
-# README of HazyResearch/zoology at d88d6f5, within about 0.005. A number has
-# four bytes; RWKV-7's states are divided as in Zoology's plotting script.
+# README of HazyResearch/zoology at d88d6f5, within about 0.005. Numbers have
+# four bytes; RWKV-7's bytes are scaled as in Zoology's plotting script.
 PUBLISHED = {
     "DeltaNet": ((8_960, 0.793), (34_304, 0.963), (134_144, 0.994)),
     "Gated DeltaNet": ((17_152, 0.890), (67_072, 0.988)),

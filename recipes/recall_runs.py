@@ -26,16 +26,16 @@ from recall_rows import PUBLISHED
 from recall_rows import ROWS
 from recall_rows import SETTINGS
 
-# For each task, the number in which its runs differ.
+# For each task, the field whose values are compared.
 AXES = {"mqar": "pairs", "copy": "distance", "binding": "people"}
-# Accuracy at which training stops, as in Zoology.
+# Training stops at this accuracy, as in Zoology.
 _ENOUGH = 0.99
 _LEARNT = 0.9
-# Accuracy above chance that counts as learnt in part.
+# A model learnt a task in part if its accuracy exceeds chance by this.
 _MORE = 0.02
 _TEST_SEED = 1_000_000
 _TEST_ROWS = 3_000
-# By `RecallSetting.zoology`. Made once, because an initializer draws a seed.
+# By `RecallSetting.zoology`. Each initializer draws a seed when it is made.
 _INITIALIZERS = {
     False: keras.initializers.RandomUniform(-0.5, 0.5),
     True: keras.initializers.RandomNormal(stddev=0.02),
@@ -63,8 +63,8 @@ _COLUMNS = (
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class PreviousInputCell(keras.layers.Layer):
-    """Recurrent cell that returns `[x_t; x_{t-1}]`, with `x_0` zero, so that a
-    memory can find a value by the key before it."""
+    """Recurrent cell that returns the current and the previous input. With it,
+    a memory can find a value by the key before the value."""
 
     def __init__(self, units, **kwargs):
         super().__init__(**kwargs)
@@ -98,7 +98,7 @@ def make_model(row, setting, task, units=64, shift=False):
         recurrent=recurrent,
         memory=row.memory and row.memory(window),
         mixture=row.mixture and row.mixture(window),
-        # Without a layer, outputs have two embeddings and cannot be tied.
+        # Without a layer, outputs are too large for tied embeddings.
         tie_embeddings=row.tied or (setting.zoology and row.layer is not None),
         initializer=_INITIALIZERS[setting.zoology],
     )
@@ -124,7 +124,7 @@ def state_bytes(model):
 
 
 class RecallRun(runs.Run):
-    """A model and a task; the study has a run for each learning rate."""
+    """A model trained on a task, once with each learning rate."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class RecallRun(runs.Run):
         units=64,  # size of embeddings and of projected vectors
         shift=False,
         seed=0,
-        epochs=None,  # maximum, by default the setting's
+        epochs=None,  # maximum; `None` for the setting's
         verbose="auto",
     ):
         super().__init__(f"{name}, {units} units: {task}")
@@ -144,7 +144,7 @@ class RecallRun(runs.Run):
         require_positive_integer("epochs", epochs)
         row = ROWS[name]
         if row.layer is not None:
-            # Raises an error for an invalid size.
+            # The layer raises an error if the size is invalid.
             row.layer(units * row.parts)
         self.task = task
         self.study = study
@@ -167,11 +167,11 @@ class RecallRun(runs.Run):
     def _read(self):
         self.finished = [self._finished(what) for what in self.settings]
         if all(self.finished):
-            # Held-out sequences select the rate, not test sequences.
+            # Choose the rate by accuracy on held-out, not test, sequences.
             self.results = max(self.finished, key=lambda each: each[0])[1]
 
     def _finished(self, what):
-        """Returns held-out accuracy and results with a rate, or `None`."""
+        """Returns held-out accuracy and results, or `None` if unfinished."""
         finished = logs.read(self.study).get(name_of(self.task, what))
         if finished is None:
             return None
@@ -209,7 +209,7 @@ def make_runs(
     forgetting,
     **others,
 ):
-    """Returns a dict from a task's number in `AXES` to its `RecallRun`s."""
+    """Returns a dict from the value of the task's field in `AXES` to runs."""
     sizes = SETTINGS[setting]
     make = {
         "mix": lambda name: recall.MQARMix(
@@ -229,8 +229,8 @@ def make_runs(
     if sizes.training and task == "mqar":
         if numbers:
             raise ValueError(
-                f"pairs are those of the setting. Received: setting={setting}, "
-                f"a mix, and pairs={numbers}"
+                "`pairs` must be the default if a setting is a mix. Received: "
+                f"setting={setting}, pairs={numbers}"
             )
         kind, numbers = "mix", ["mixed"]
     for number in numbers or [sizes.pairs]:
@@ -258,15 +258,15 @@ def make_runs(
 
 
 def rates_of(row, setting):
-    """Returns the learning rates to try for a row."""
+    """Returns the learning rates to try for a model."""
     if row.rate is not None and len(setting.rates) == 1:
         return (row.rate,)
     return setting.rates
 
 
 def make_batches(task, setting, seed):
-    """Makes training batches, held-out batches, and a list of test batches, one
-    for each task of a mix."""
+    """Returns training batches, held-out batches, and a list of test batches,
+    one item for each task of a mix."""
     size, held_out = setting.batch_size, _TEST_SEED + seed
     train = {"fresh": not setting.zoology, "shuffle": setting.zoology}
     make = recall.RecallBatches
@@ -276,7 +276,7 @@ def make_batches(task, setting, seed):
             make(task, setting.validation_rows, size, seed=held_out + 1),
             [make(task, _TEST_ROWS, size, seed=held_out)],
         )
-    # As in Zoology, because test sequences are longer.
+    # As in Zoology, test batches are smaller, as test sequences are longer.
     test_size = size // 8 if setting.zoology else size
     rows = setting.validation_rows
     return (
@@ -367,37 +367,37 @@ def write(runs, task, setting, run_dir):
 
 
 def name_of(task, what):
-    """Returns the name of the run with a learning rate, such as
+    """Returns the name of a run, such as
     `small/copy-1-64-64-8/lstm-64-seed0/rate0.01-epochs25`."""
     values = dataclasses.asdict(task).values()
-    # The name of the setting identifies the tasks of a mix.
+    # Leave out the tasks of a mix, which the setting's name identifies.
     values = [value for value in values if not isinstance(value, tuple)]
     slug = "-".join([type(task).__name__.lower(), *map(str, values)])
     shift = "-shift" * what["shift"]
     return (
         f"{what['setting']}/{slug}/"
         f"{what['row']}{shift}-{what['units']}-seed{what['seed']}/"
-        # A schedule depends on the number of epochs.
+        # The learning rate can depend on the number of epochs.
         f"rate{what['rate']:g}-epochs{what['most_epochs']}"
     )
 
 
 def verdict(results):
-    """Describes the accuracy of a run."""
+    """Returns "learnt", "in part", "expected to fail" or "not decided"."""
     accuracy = results["accuracy"]
     if accuracy > _LEARNT:
         return "learnt"
     if accuracy > results["chance"] + _MORE:
         return "in part"
     reason = ROWS[results["row"]].expected_failure
-    # Other tasks can also be solved by the position of a word.
+    # The other tasks can also be solved by the positions of words.
     if reason and results["task"].startswith("MQAR"):
         return f"expected to fail: {reason}"
     return "not decided"
 
 
 def lines(results):
-    """Returns the lines of a Markdown table, with all seeds in one row."""
+    """Returns a Markdown table with one row for each model, all seeds in it."""
     by_model = {}
     for each in results:
         key = each["row"], each["shift"], each["units"]
@@ -432,7 +432,7 @@ def lines(results):
 
 
 def cut_short(results):
-    """Returns a line about the runs that `--epochs` stopped early, or ""."""
+    """Returns a line that names runs stopped early by `--epochs`, or ""."""
     setting = SETTINGS[results[0]["setting"]]
     most = results[0]["most_epochs"]
     names = dict.fromkeys(
@@ -451,7 +451,7 @@ def cut_short(results):
 
 
 def draw_bytes(results, path, title):
-    """Draws accuracy against bytes of state, with one point per run, as PNG."""
+    """Draws accuracy against bytes of state, one point for each run, as PNG."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 5), layout="constrained")

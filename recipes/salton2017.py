@@ -1,5 +1,5 @@
 """Salton et al. (2017), Attentive Language Models: attention over all earlier
-outputs of the sentence (Section 3), with a "single" score of each output.
+outputs of the sentence (Section 3), which scores each output alone.
 
     python recipes/salton2017.py --data_dir=path/to/ptb
     python recipes/salton2017.py --dataset=embedded --scale=0.1 --epochs=8
@@ -28,7 +28,7 @@ flags.DEFINE_string(
 
 
 def uniform():
-    # Section 4.1, for matrices. All biases are zero.
+    # Section 4.1: initial values of matrices. Biases start at zero.
     return RandomUniform(-0.05, 0.05)
 
 
@@ -51,10 +51,10 @@ def make_model(vocabulary):
         recurrent=[make_lstm(units), make_lstm(units)],
         memory=memlm.memory.Attentive(
             score="single",  # Equation 9
-            window=100,  # longer than any sentence
+            window=100,  # more steps than a sentence has
             kernel_initializer=uniform(),
         ),
-        dropout=0.5,  # Section 4.1, on the non-recurrent connections
+        dropout=0.5,  # of non-recurrent connections (Section 4.1)
         tie_embeddings=True,  # Section 4.1
         head=memlm.heads.TiedProjection(bias_initializer="zeros"),
         initializer=uniform(),
@@ -62,7 +62,7 @@ def make_model(vocabulary):
 
 
 def halve(epoch, rate):
-    # Section 4.1: halved after each epoch from the twelfth.
+    # Section 4.1: halve the rate after each epoch from the twelfth.
     return rate / 2 if epoch >= 12 else rate
 
 
@@ -71,9 +71,9 @@ def train(corpus):
     keras.utils.set_random_seed(FLAGS.seed)
     model = make_model(corpus.vocabulary)
     model.compile(
-        # Section 4.1: a rate of 1, and gradients clipped to a norm of 5.
+        # Section 4.1: a learning rate of 1, and gradients clipped to norm 5.
         keras.optimizers.SGD(1.0, global_clipnorm=5.0),
-        # Summed over words, and divided by the batch size.
+        # The loss is summed over words and divided by the batch size.
         loss=memlm.training.SentenceCrossEntropy(),
     )
     # Section 4.1: 32 sentences cut at 35 words, each from a zero state.
@@ -92,7 +92,7 @@ def train(corpus):
         epochs=FLAGS.epochs,
         callbacks=[
             keras.callbacks.LearningRateScheduler(halve),
-            # Section 4.1: patience of ten epochs; the best epoch is restored.
+            # Section 4.1: stop after ten epochs without improvement.
             keras.callbacks.EarlyStopping(
                 "val_perplexity",
                 mode="min",
@@ -110,7 +110,7 @@ def main(_):
     for split in ("validation", "test"):
         print(split)
         batches = corpus.batches(split, 64, 32, sentences=True)
-        # Also by the authors' protocol, which does not predict first words.
+        # `also` adds the authors' protocol, which skips first words.
         memlm.evaluation.perplexity(model, batches, also=("salton2017",))
     if FLAGS.out:
         print(memlm.serving.export(model, FLAGS.out))

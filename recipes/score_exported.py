@@ -5,8 +5,8 @@
 
 Prints the natural-log probability of each word and of the end of the sentence,
 their sum and the perplexity. Needs TensorFlow, absl and a model exported by
-`memlm_keras.serving.export`, but neither Keras nor memlm_keras. Models of
-pieces of words, such as memlm/english, need tensorflow-text too.
+`memlm_keras.serving.export`, but neither Keras nor memlm_keras. Models whose
+tokens are subwords, such as memlm/english, also need tensorflow-text.
 """
 
 import math
@@ -39,8 +39,8 @@ def main(arguments):
 
 
 def load_score(folder):
-    """Returns a function from a sentence to the words that the model reads and
-    their log-probabilities."""
+    """Returns a function from a sentence to its tokens and their
+    log-probabilities."""
     if not (folder / "saved_model.pb").is_file():
         versions = sorted(path.parent for path in folder.glob("*/*.pb"))
         hint = f" Try: {versions[-1]}" if versions else ""
@@ -49,16 +49,16 @@ def load_score(folder):
             f"saved_models/<name>/<version>. Received: {folder}, which holds "
             f"no saved_model.pb.{hint}"
         )
-    # The import takes seconds, so arguments are checked first.
+    # Import TensorFlow, which takes seconds, after the checks.
     import tensorflow as tf
 
     if b"SentencepieceOp" in (folder / "saved_model.pb").read_bytes():
         try:
-            # Importing it registers its operators with TensorFlow.
+            # This import registers the operators with TensorFlow.
             import tensorflow_text  # noqa: F401
         except ImportError:
             raise app.UsageError(
-                "The model reads pieces of words, which needs an operator of "
+                "This model splits words into pieces and needs "
                 "tensorflow-text: pip install tensorflow-text"
             ) from None
     signatures = tf.saved_model.load(str(folder)).signatures

@@ -29,10 +29,10 @@ flags.DEFINE_string(
 
 def make_model(vocabulary):
     """Makes an LSTM with a memory block of 15 words (Section 3.1)."""
-    units = round(128 * FLAGS.scale)  # Section 4.2: all layers have this size
+    units = round(128 * FLAGS.scale)  # size of all layers (Section 4.2)
 
     def uniform():
-        # Section 4.2: all weights except the bias of the forget gate, 1.
+        # Section 4.2: for all weights but the forget gate's bias, which is 1.
         return RandomUniform(-0.05, 0.05)
 
     lstm = keras.layers.LSTM(
@@ -60,12 +60,12 @@ def train(corpus):
     """Trains a model; returns the epoch of the best validation perplexity."""
     keras.utils.set_random_seed(FLAGS.seed)
     model = make_model(corpus.vocabulary)
-    # Section 4.2: SGD, with gradients clipped to a norm of 5.
+    # Section 4.2: SGD with gradients clipped to a norm of 5.
     optimizer = keras.optimizers.SGD(1.0, global_clipnorm=5.0)
-    # Losses are summed over a sentence, as a learning rate of 1 requires.
+    # Sum losses over a sentence, because the learning rate of 1 requires it.
     model.compile(optimizer, loss=memlm.training.SentenceCrossEntropy())
-    # Section 4.2: 20 sentences of equal length, each from a zero state, and
-    # back-propagation to its beginning.
+    # Section 4.2: batches of 20 sentences of equal length, which start from a
+    # zero state. Gradients reach back to the start.
     batches = corpus.sentence_batches(
         "train", 20, shuffle=True, seed=FLAGS.seed
     )
@@ -77,8 +77,8 @@ def train(corpus):
         batches.start_at(epoch)
         model.reset_metrics()
         for batch in batches:
-            # Gradients and update are one compiled function;
-            # docs/custom_training.md shows both for each backend.
+            # Keras compiles gradients and update; docs/custom_training.md shows
+            # these two steps for each backend.
             logs = model.train_on_batch(*batch, return_dict=True)
         found = model.evaluate(validation, verbose=0, return_dict=True)
         print(

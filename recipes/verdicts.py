@@ -1,6 +1,6 @@
-"""Verdicts on the papers' claims, from the logs of finished runs.
+"""Tests the papers' claims with the logs of finished runs.
 
-A verdict depends on an interval over seeds and sentences.
+A verdict depends on a confidence interval over seeds and sentences.
 """
 
 import dataclasses
@@ -23,10 +23,9 @@ NOT_DECIDED = "not decided"
 NOT_RUN = "not run"
 SEEN = "seen"
 
-# Probability that an interval does not contain the true value, or that any
-# verdict is wrong.
+# Significance level of an interval, and of all verdicts together.
 _LEVEL = 0.05
-# Differences below this, in nats per token or share of pairs, count as zero.
+# Smaller differences count as zero. In nats per token, or share of pairs.
 _SMALLEST = 0.005
 
 # === Statistics ===
@@ -37,7 +36,7 @@ class Losses:
     """A model's losses on the sentences or pairs of a test set."""
 
     losses: np.ndarray  # (seeds, sentences)
-    counts: np.ndarray  # predictions in each sentence, (sentences,)
+    counts: np.ndarray  # number of predictions, (sentences,)
     parameters: int | None = None
 
     @property
@@ -48,21 +47,22 @@ class Losses:
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """Difference between two models, in nats per token or share of pairs."""
+    """Difference between two models: in nats per token, or in accuracy."""
 
     mean: float
     seeds: int
-    seed_error: float  # standard error of the mean; infinite for one seed
-    freedom: float  # degrees of freedom of `seed_error`, by Welch
+    seed_error: float  # standard error over seeds; infinite for one seed
+    freedom: float  # Welch's degrees of freedom of `seed_error`
     sentence_error: float = 0.0  # standard error over the test sentences
     sentences: int = 2
 
     def interval(self, level=_LEVEL):
-        """Returns the interval that contains the value with the probability
-        `1 - level`."""
+        """Returns a confidence interval, which contains the true difference
+        with probability `1 - level`."""
         if math.isinf(self.seed_error):
             return -math.inf, math.inf
-        # Half of Welch's interval over seeds, and of the one over sentences.
+        # Combine the half-widths of Welch's interval over seeds and of an
+        # interval over sentences.
         half = np.hypot(
             *special.stdtrit([self.freedom, self.sentences - 1], 1 - level / 2)
             * [self.seed_error, self.sentence_error]
@@ -71,12 +71,12 @@ class Difference:
 
 
 def difference(better, than):
-    """Compares two `Losses`; positive if `better` is better."""
+    """Returns a `Difference`, whose mean is positive if `better` is better."""
     counts = better.counts
     if not np.array_equal(counts, than.counts):
         raise ValueError(
-            "`better` and `than` must have the same sentences. Received: "
-            f"{len(counts)} sentences with {counts.sum()} "
+            "`better` and `than` must have losses of the same sentences. "
+            f"Received: {len(counts)} sentences with {counts.sum()} "
             f"predictions, and {len(than.counts)} with {than.counts.sum()}"
         )
     seeds = [len(side.losses) for side in (better, than)]
@@ -118,15 +118,15 @@ def verdict(claim, low, high):
 
 
 def verdicts(tests):
-    """Returns verdicts for triples of a `Claim`, a `Difference` or `None`, and
-    the required seeds. All are right with a probability of at least 0.95."""
+    """Returns verdicts for a list of (`Claim`, `Difference` or `None`, required
+    seeds). With probability 0.95, all verdicts are right."""
     words = [NOT_DECIDED] * len(tests)
     undecided = [
         index
         for index, (_, between, seeds) in enumerate(tests)
         if between is not None and between.seeds >= seeds
     ]
-    # Holm's method: with n undecided tests, each interval has level 0.05 / n.
+    # Holm's correction: the level is 0.05 / n for n undecided tests.
     before = None
     while len(undecided) != before:
         before = len(undecided)
@@ -138,7 +138,7 @@ def verdicts(tests):
 
 
 def losses_of(model, folder):
-    """Reads the `Losses` of a `Model` with all seeds; `None` without a log."""
+    """Reads the `Losses` of all seeds of a `Model`, or `None` without a log."""
     first = model.run(0, folder)
     of_model = re.escape(first.experiment.name.removesuffix("0")) + r"\d+"
     found = [
@@ -203,12 +203,12 @@ def write(path, losses, command):
 
 
 def _rows(losses):
-    """Returns the rows: triples of a claim, a setting and cells."""
+    """Returns the rows of all tables: (claim, name of setting, cells)."""
     tests = []
     for claim in paper_claims.CLAIMS:
         names = claim.settings if claim.models else ()
         both = {n: [losses[n, label] for label in labels(claim)] for n in names}
-        # Shows all settings with a run; without any, the first setting.
+        # Show all settings with a run, or the first if none has a run.
         shown = [name for name in names if any(both[name])] or names[:1]
         tests += [(claim, name, both[name]) for name in shown]
     between = [
@@ -241,12 +241,12 @@ def _rows(losses):
 
 
 def _table(rows):
-    """Returns the lines of a Markdown table without spaces around bars."""
+    """Returns the lines of a Markdown table."""
     return [f"|{'|'.join(cells)}|" for cells in rows]
 
 
 def _source(claims):
-    """Returns a sentence with the sources of a paper's numbers."""
+    """Returns a sentence that says where the paper prints its numbers."""
     names = {}
     for claim in filter(lambda claim: claim.models, claims):
         source = f"{claim.metric}, {claim.text} ({claim.where})"
@@ -257,7 +257,7 @@ def _source(claims):
 
 
 def _alone(claim):
-    """Returns a line about a claim that compares no models, or `None`."""
+    """Returns a line about a claim that does not compare models, or `None`."""
     if claim.models:
         return None
     word, shown = (SEEN, claim.seen) if claim.seen else (NOT_RUN, claim.missing)
@@ -266,7 +266,7 @@ def _alone(claim):
 
 
 def _level(losses, pairs):
-    """Formats the mean and deviation of a perplexity or an accuracy."""
+    """Formats mean and standard deviation of perplexities or accuracies."""
     if losses is None:
         return "?"
     values = 100 * (1 - losses.by_seed) if pairs else np.exp(losses.by_seed)
@@ -277,7 +277,7 @@ def _level(losses, pairs):
 
 
 def _in_percent(found, pairs):
-    """Formats a `Difference` and its interval in per cent or points."""
+    """Formats a `Difference` and its interval, in per cent."""
 
     def percent(number):
         return 100 * (number if pairs else 1 - math.exp(-number))

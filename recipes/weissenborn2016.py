@@ -1,5 +1,6 @@
 """Weissenborn (2016), Neural Associative Memory for Dual-Sequence Modeling:
-does a hypothesis follow from a premise? Reads the premise's memory, too.
+a classifier that decides whether a hypothesis follows from a premise, with a
+cell that also reads the premise's memory.
 
     python recipes/weissenborn2016.py --vectors=glove.840B.300d.zip
     python recipes/weissenborn2016.py --dataset=sick --data_dir=path/to/sick
@@ -23,7 +24,7 @@ flags.DEFINE_enum("dataset", "snli", ["snli", "sick", "embedded"], "Pairs.")
 flags.DEFINE_string("data_dir", None, "Folder of the pairs; default: download.")
 flags.DEFINE_string("vectors", None, "File of GloVe's word vectors.")
 flags.DEFINE_float("scale", 1.0, "Factor on the units.", 0.0)
-# The paper gives no number.
+# The paper does not state the number of epochs.
 flags.DEFINE_integer("epochs", None, "Epochs; 20 passes by default.", 1)
 flags.DEFINE_integer("seed", 0, "Random seed.")
 flags.DEFINE_string(
@@ -37,15 +38,15 @@ def make_model(corpus):
     return memlm.EntailmentClassifier(
         vocabulary=corpus.vocabulary,
         labels=corpus.labels,
-        embedding_dim=300,  # GloVe's
-        # GloVe's size: with shorter keys, the model reads nothing.
+        embedding_dim=300,  # as GloVe
+        # As large as GloVe's vectors; keys of small vectors retrieve nothing.
         embeddings_initializer=keras.initializers.RandomUniform(-0.5, 0.5),
-        # Section 5.1: eight copies, and the same key for both memories.
+        # Section 5.1: eight copies; one key reads both memories.
         recurrent=memlm.cells.DualAssociativeGRUCell(
             units, num_copies=8, key="bound"
         ),
         conditioning="source",  # Equation 13
-        # Section 5.1: a GRU on top, and two ReLU layers on [p; h; |p - h|].
+        # Section 5.1: a GRU on top; two ReLU layers read [p; h; |p - h|].
         top=keras.layers.GRU(units, reset_after=False),
         classifier_units=[units, units],
         dropout=0.1,  # Section 5.1
@@ -56,14 +57,14 @@ def train(corpus):
     """Trains a model; returns the epoch of the best validation accuracy."""
     keras.utils.set_random_seed(FLAGS.seed)
     model = make_model(corpus)
-    # Section 5.1: batches of 50; Adam with beta_1 of 0 and a rate of 0.001.
+    # Section 5.1: batches of 50, and Adam with beta_1=0 and a rate of 0.001.
     model.compile(keras.optimizers.Adam(0.001, beta_1=0.0, beta_2=0.999))
-    # Section 5.1: validation after each 1,000 batches.
+    # Section 5.1: validate after each 1,000 batches.
     in_a_pass = math.ceil(len(corpus.train) / 50)
     in_an_epoch = min(1000, in_a_pass)
     epochs_of_a_pass = math.ceil(in_a_pass / in_an_epoch)
     callbacks = [
-        # Section 5.1: the rate is halved if the accuracy falls over a pass.
+        # Section 5.1: halve the rate if accuracy falls in a pass over the data.
         memlm.training.HalveOnDrop("val_accuracy", epochs_of_a_pass)
     ]
     if FLAGS.vectors:
@@ -71,12 +72,12 @@ def train(corpus):
             FLAGS.vectors, corpus.vocabulary.tokens
         )
         vectors.assign_to(model.embedding)
-        # Section 5.1: GloVe's vectors are trained after the first pass.
+        # Section 5.1: train GloVe's vectors only after the first pass.
         callbacks.append(
             memlm.training.FreezeEmbeddings(epochs_of_a_pass, vectors.found)
         )
     epochs = FLAGS.epochs or 20 * epochs_of_a_pass
-    # Section 5.1: the best epoch is tested.
+    # Section 5.1: test the epoch with the best validation accuracy.
     best = keras.callbacks.EarlyStopping(
         "val_accuracy", mode="max", patience=epochs, restore_best_weights=True
     )
@@ -99,7 +100,7 @@ def main(_):
     corpus = memlm.data.load_pairs(FLAGS.dataset, FLAGS.data_dir)
     model = train(corpus)
     for split in ("validation", "test"):
-        # Accuracy over all pairs with a label.
+        # Pairs without a label do not count.
         found = model.evaluate(corpus.batches(split, 64), return_dict=True)
         print(f"{split}: accuracy {found['accuracy']:.2%}")
     if FLAGS.out:

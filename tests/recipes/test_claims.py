@@ -130,7 +130,7 @@ def test_one_seed_has_no_interval(random):
 
 
 def test_texts_must_be_the_same(random):
-    with pytest.raises(ValueError, match="must have the same sentences"):
+    with pytest.raises(ValueError, match="losses of the same sentences"):
         verdicts.difference(
             losses_of(random, 4.0, 2), losses_of(random, 4.0, 2, sentences=9)
         )
@@ -317,7 +317,7 @@ def test_time_that_is_over_interrupts(claims, small):
         (["kong2019/nois"], "Did you mean kong2019/noise? Name a paper, "),
         (["kong2019", "nothing"], "or a claim: kong2019/noise, weissenborn"),
         (["--setting=text"], "no setting text. Did you mean texts?"),
-        (["kong2019", "--setting=pairs"], "Settings that do: texts."),
+        (["kong2019", "--setting=pairs"], "Settings with runs: texts."),
         (["--finished_only"], "Give only one of"),
     ],
 )

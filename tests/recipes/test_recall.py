@@ -157,7 +157,7 @@ WRONG = {
     "--forgetting=1 --task=copy": "--forgetting is for --task=mqar",
     "--distances=1": "--distances is for --task=copy",
     "--people=2 --task=copy": "--people is for --task=binding",
-    "--pairs=2 --setting=mix": "pairs are those of the setting.*setting=mix",
+    "--pairs=2 --setting=mix": "must be the default.*setting=mix",
     "--pairs=2 4": "commas without spaces. Received: 4",
 }
 RIGHT = {

@@ -178,7 +178,7 @@ def test_one_model_is_trained_on_a_mix(tmp_path, monkeypatch, zoology):
     picture = tmp_path / "mqar_mixed_mixed_bytes.png"
     assert picture.read_bytes().startswith(b"\x89PNG")
     arguments = ("mqar", [2], *arguments[2:])
-    with pytest.raises(ValueError, match="pairs are those of the setting"):
+    with pytest.raises(ValueError, match="must be the default"):
         recall_runs.make_runs(*arguments, "uniform", 0, shift=False)
 
 
