@@ -32,8 +32,8 @@ class Associations(NamedTuple):
 def associations(model, source, target, written="written"):
     """Computes what a memory writes and reads in a pair of sequences.
 
-    If the model is conditioned on the source, target steps read `phi_t` from
-    the source's memory, and otherwise from the memory that they continue.
+    With `model.conditioning == "source"`, the vectors read are `phi_t` of the
+    source; otherwise they come from the memory that the target continues.
 
     Args:
         model: `memlm_keras.EntailmentClassifier` or
@@ -115,8 +115,8 @@ def plot_associations(similarity, source, target, path, title=None):
 
 
 def write_associations(similarity, source, target, path):
-    """Writes the numbers in `plot_associations`, which documents the arguments,
-    as a CSV file with one row per target word.
+    """Writes the similarities as a CSV file with one row per target word; see
+    `plot_associations` for the arguments.
 
     Example:
 
@@ -145,7 +145,7 @@ def _of_words(similarity, source, target):
 
 
 def _traced(model, reader, token_ids, states):
-    """Reads ids; returns the final states and a dict of traces `(time, H)`."""
+    """Reads ids; returns final states and a dict of vectors `(time, H)`."""
     projected = reader.cell.project_inputs(model.vectors(token_ids[None]))
     steps = []
     for step in range(len(token_ids)):

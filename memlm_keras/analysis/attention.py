@@ -22,11 +22,11 @@ def mean_attention(model, batches):
         model: `memlm_keras.LanguageModel` with a memory that attends.
 
     Returns:
-        float64 array `(memory,)` with the sum 1, oldest position first.
+        float64 array `(memory,)` that sums to 1, oldest position first.
 
     Raises:
-        ValueError: The model has no memory that attends, its memory reads
-            ahead, or the text never fills it.
+        ValueError: The model is not causal or has no memory that attends, or
+            the text is too short to fill the memory.
     """
     require_streaming("`mean_attention`", model)
     total, count = 0.0, 0
@@ -54,7 +54,7 @@ def plot_attention(weights, tokens, path, title=None, steps_back=1):
 
     As in Daniluk et al. (2017), Figure 3a, each row is labelled with the token
     just read and the next one; columns are memory positions, the most recent
-    at the right. Each cell shows the token at its position.
+    at the right. Each cell shows the token in its memory slot.
 
     Args:
         weights: Float array `(time, memory)`, from `LanguageModel.attention`.
@@ -105,7 +105,7 @@ def plot_mean_attention(means, path, title=None):
 
     Args:
         means: Float array `(memory,)` from `mean_attention`, or a dict from
-            names of models to such arrays, aligned at the most recent position.
+            names of models to such arrays, aligned at the newest position.
 
     Raises:
         ValueError: The dict is empty.
@@ -139,8 +139,8 @@ def token_ids(name, text):
 
 
 def slot_distances(model, memory):
-    """Returns the distance in words `(memory,)` from each slot's token to the
-    predicted one; neighbours have distance 1."""
+    """Returns the distance in words from each slot's token to the predicted
+    token, `(memory,)`; adjacent words have distance 1."""
     # At step t, the model predicts token t + 1, and slot j has the token from
     # step t - steps_back - (memory - 1 - j).
     return np.arange(memory, 0, -1) + model.attending.steps_back
@@ -149,8 +149,8 @@ def slot_distances(model, memory):
 def sentence_attention(
     model, tokens, starts, batch_size=32, end_of_sentence_id=0, verbose=1
 ):
-    """Reads sentences that begin at offsets `starts`; yields offsets `(n,)` of
-    predicted tokens, in any order, and attention weights `(n, memory)`."""
+    """Yields offsets `(n,)` of predicted tokens, in any order, and attention
+    weights `(n, memory)` for sentences that begin at offsets `starts`."""
     require_positive_integer("batch_size", batch_size)
     require_streaming("Attention by words back", model)
     layout = {

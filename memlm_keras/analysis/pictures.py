@@ -22,8 +22,8 @@ def subplots(width, height, *arguments, **options):
 
 
 def label_cells(axes, grid, dark, label=None, fontsize=7):
-    """Writes `label(row, column)`, or the number if `None`, into each cell of a
-    grid; the text is white in cells above `dark`."""
+    """Writes a text into each cell of a grid, by default its number; cells
+    above `dark` get white text."""
     for row, column in np.ndindex(*grid.shape):
         if label is not None:
             text = label(row, column)

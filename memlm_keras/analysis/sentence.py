@@ -57,8 +57,8 @@ def sentence_predictions(model, sentence, vocabulary=None, top=5):
         top: Integer, number of most probable words; ties go to lower ids.
 
     Raises:
-        ValueError: The model has no memory that attends, its memory reads
-            ahead, the vocabulary has another size, the sentence has no words,
+        ValueError: The model has no memory that attends, the model is not
+            causal, the vocabulary has another size, the sentence has no words,
             or `top` is larger than the vocabulary.
 
     Example:
@@ -109,7 +109,7 @@ def plot_sentence_predictions(predictions, path, title=None):
 
     As in Tran et al. (2016), Figure 5, each row shows a step, with the word
     just read at the left and the most probable next words with their
-    natural-log probabilities at the right. A frame marks the word that follows.
+    natural-log probabilities at the right. The actual next word is framed.
 
     Example:
 
@@ -189,15 +189,15 @@ def write_sentence_predictions(predictions, path):
 
 
 def attention_by_word(predictions):
-    """Returns attention weights by word instead of by slot.
+    """Computes a matrix of attention weights between the words of a sentence.
 
     Args:
         predictions: `SentencePredictions` from `sentence_predictions`.
 
     Returns:
         Float array `(time, time)`: entry `[t, i]` is the weight of
-        `predictions.read[i]` when `predictions.next[t]` is predicted, 0 if that
-        word is not in the memory.
+        `predictions.read[i]` when `predictions.next[t]` is predicted, or 0 if
+        the memory does not hold that word.
 
     Example:
 
@@ -217,7 +217,7 @@ def plot_sentence_attention(predictions, path, title=None):
 
     As in Salton et al. (2017), Figures 2 and 3, there is one panel per model,
     with input words from left to right and predicted words from top to bottom.
-    Each square shows its weight, unless it rounds to 0 or 1.
+    Each square shows its weight, except weights that round to 0 or 1.
 
     Args:
         predictions: Dict from titles to `SentencePredictions` for the same
@@ -267,10 +267,10 @@ def plot_sentence_attention(predictions, path, title=None):
 def write_sentence_page(predictions, path, title="Attention"):
     """Writes `SentencePredictions` and their attention as an HTML page.
 
-    The page is one file that loads nothing else. Pointing at a word shows its
-    probability, the most probable words, the attention when it is predicted,
-    and the weights by distance with their means. `page.html#3` opens the page
-    at the third word.
+    The page is a single file without external resources. Pointing at a word
+    shows its probability, the most probable words, the attention when it is
+    predicted, and the weights by distance with their means. `page.html#3` opens
+    the page at the third word.
 
     Raises:
         ValueError: A weight or probability is not finite.

@@ -50,7 +50,7 @@ def attention_columns(
 ):
     """Samples words from a text, and computes the attention after each.
 
-    Tran et al. (2016), Figure 4, show 100 words from the test data, without
+    Tran et al. (2016), Figure 4, show 100 words of the test data, excluding
     ends of sentences. Each sentence is read from the initial state.
 
     Args:
@@ -171,7 +171,7 @@ class DependencyAttention:
     """Attention by dependency and distance.
 
     Attributes:
-        dependencies: Sorted tuple of strings. The first, `"ALL"`, stands for
+        dependencies: Sorted tuple of strings. `"ALL"` comes first and counts
             all pairs of words in a sentence. With `"→obj"`, the predicted word
             is an `obj` of the attended word; with `"obj←"`, the attended word
             is an `obj` of the predicted word. A longer path from the attended
@@ -189,14 +189,14 @@ class DependencyAttention:
 
     @property
     def means(self):
-        """Mean attention weight per pair, float64 `(dependencies, bins)`; NaN,
-        white in Figure 6, if there is no pair."""
+        """Mean attention weight per pair, float64 `(dependencies, bins)`; NaN
+        if there is no pair."""
         means = self.mass / np.maximum(self.counts, 1)
         return np.where(self.counts > 0, means, np.nan)
 
     def most_frequent(self, number):
         """Returns a list of the `number` dependencies with the most pairs of
-        words, in descending order from `"ALL"`."""
+        words, in descending order; `"ALL"` comes first."""
         order = np.argsort(-self.counts.sum(axis=-1), kind="stable")
         return [self.dependencies[at] for at in order[:number]]
 
@@ -213,21 +213,21 @@ def dependency_attention(
 ):
     """Computes attention by dependency between attended and predicted word.
 
-    See Tran et al. (2016), Figure 6, and the dependency paths in Section 5.2,
-    which has two examples and no numbers. Each sentence is read from the
-    initial state. At each step that predicts a word, every slot that contains
-    a word from the sentence gives one pair.
+    See Tran et al. (2016), Figure 6, and Section 5.2 for paths of several
+    dependencies. Each sentence is read from the initial state. At each step
+    that predicts a word, every slot that contains a word from the sentence
+    gives one pair.
 
     Args:
         model, vocabulary: See `attention_columns`.
         sentences: List of `ParsedSentence`, such as from `read_conllu`.
         bins: Ascending, disjoint pairs `(nearest, farthest)` of distances in
-            words, 1 for neighbours; the paper does not state its bins. Other
-            distances are skipped.
+            words, 1 for adjacent words; the paper does not state its bins.
+            Other distances are skipped.
         subtypes: Whether to distinguish subtypes of relations, such as
             `det:poss` from `det`.
         longest_path: Integer, largest number of dependencies between two
-            words: 1 in Figure 6, and up to 3 in the examples.
+            words: 1 in Figure 6, and up to 3 in Section 5.2.
 
     Raises:
         ValueError: See `attention_columns`; also if there are no sentences, or
@@ -411,18 +411,18 @@ class ParsedText:
             self._labels[place, distance] = index[path]
 
     def holds_words(self, predicted, attended):
-        """Returns whether both places are words in the same sentence."""
+        """Returns whether two positions are words in the same sentence."""
         return self._is_word[predicted] & (attended >= self._begins[predicted])
 
     def labels(self, predicted, distances):
-        """Returns the index in `names` of the path to each `predicted` place
-        from `distances` before it, -1 if there is none."""
+        """Returns the index in `names` of the path between position `predicted`
+        and the word `distances` before, -1 if there is none."""
         far = distances >= self._labels.shape[1]
         return self._labels[predicted, np.where(far, 0, distances)]
 
 
 def _paths(sentence, subtypes, longest):
-    """Yields `(attended, predicted, path)` for pairs of words with a path."""
+    """Yields `(attended, predicted, path)`; skips paths above `longest`."""
     relations = sentence.relations
     if not subtypes:
         relations = [each.partition(":")[0] for each in relations]
@@ -451,7 +451,7 @@ def _paths(sentence, subtypes, longest):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DistantPairs:
-    """Pairs of a most-attended word and a distant predicted word.
+    """Distant predicted words, each with its most-attended word.
 
     A pair that occurs at two distances has two entries.
 
@@ -475,9 +475,8 @@ class DistantPairs:
 
     @property
     def mean_counts(self):
-        """Mean co-occurrence frequency by distance, as in Table 3, averaged
-        over the entries at that distance. float64 `(distances,)`, NaN for
-        distances without entries."""
+        """Mean co-occurrence frequency by distance, as in Table 3: float64
+        `(distances,)`, NaN for distances without entries."""
         return self._means(
             np.where(self._own_distance(), self.counts, 0).sum(axis=-1)
         )
@@ -485,7 +484,7 @@ class DistantPairs:
     @property
     def mean_counts_at_any_distance(self):
         """Mean co-occurrence frequency, summed over all distances. The paper
-        does not say whether it shows these or `mean_counts`."""
+        does not say whether it shows these values or `mean_counts`."""
         return self._means(self.counts.sum(axis=-1))
 
     @property
@@ -515,24 +514,25 @@ def distant_pairs(
     """Finds distant most-attended words, and counts them in training data.
 
     See Tran et al. (2016), Table 3. Each sentence is read from the initial
-    state. A step gives a pair if the word in its most-attended slot (the most
-    recent, if several tie) is at least `minimum_distance` before the predicted
+    state. A step gives a pair if the word in its most-attended slot (or the
+    most recent of several) is at least `minimum_distance` before the predicted
     word. Ends of sentences do not count as words; unknown words do.
 
     Args:
         model, text, vocabulary: See `attention_columns`.
-        training_text: Text in which pairs are counted, given like `text`.
+        training_text: Text in which pairs are counted, in either form of
+            `text`.
         minimum_distance: Integer, 7 for "more than six positions to the left".
-            Co-occurrences are counted at each distance from this to the oldest
-            slot's: 7 to 15 for a memory block of 15 words.
+            Co-occurrences are counted at this and each larger distance up to
+            the oldest slot: 7 to 15 for a memory of 15 words.
 
     Returns:
         `DistantPairs`, sorted by distance and then by the ids of the words;
         may be empty.
 
     Raises:
-        ValueError: See `attention_columns`; also if the memory does not reach
-            `minimum_distance`, or a text has ids outside the vocabulary.
+        ValueError: See `attention_columns`; also if no slot is at least
+            `minimum_distance` back, or a text has ids outside the vocabulary.
 
     Example:
 
@@ -639,7 +639,7 @@ def write_counts_by_distance(pairs, path):
     CSV file.
 
     The columns are `distance`, `pairs`, and the means `count` and
-    `count_at_any_distance`, empty if there are no pairs.
+    `count_at_any_distance`, which are empty if there are no pairs.
 
     Example:
 

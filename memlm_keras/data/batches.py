@@ -14,7 +14,7 @@ _CHUNK = 1 << 20
 
 
 class EpochBatches(keras.utils.PyDataset):
-    """Base class for batches that can start at any batch of any epoch.
+    """Base class for batches that can start within an epoch.
 
     Subclasses set `batches_per_epoch` and implement `_batch`. Corpora set
     `vocabulary`; models with another vocabulary reject the batches.
@@ -32,7 +32,7 @@ class EpochBatches(keras.utils.PyDataset):
         self.start_batch = 0
 
     def identity(self):
-        """Returns plain values that identify the batches, for checkpoints."""
+        """Returns JSON values that identify the batches, for checkpoints."""
         return {
             "batch_size": self.batch_size,
             "seed": self.seed,
@@ -52,8 +52,8 @@ class EpochBatches(keras.utils.PyDataset):
     def start_at(self, epoch, batch=0):
         """Makes `fit` continue at batch `batch` of epoch `epoch`.
 
-        Item `i` is then batch `batch + i` of the epoch. The `fit` method of
-        this package's models begins later epochs at their first batch.
+        Item `i` is then batch `batch + i` of the epoch. The `fit` of this
+        package's models starts later epochs at batch 0.
 
         Raises:
             ValueError: `epoch` or `batch` is out of range.
@@ -125,8 +125,8 @@ class TokenBatches(EpochBatches):
         return largest, sum_
 
     def _rows(self, begins, ends, time, reset, blind):
-        """Returns a batch whose row `i` is the span `begins[i]` to `ends[i]`;
-        the first input of `blind` rows is the end-of-sentence token."""
+        """Returns a batch with the span `begins[i]` to `ends[i]` in row `i`;
+        where `blind` is true, the first input is the end-of-sentence token."""
         if len(begins) < self.batch_size:
             missing = (0, self.batch_size - len(begins))
             begins, ends = np.pad(begins, missing), np.pad(ends, missing)
@@ -169,11 +169,11 @@ class Batches(TokenBatches):
     a stream is the token before it, or `end_of_sentence_id` at the beginning
     of the text. `reset` is true in the first batch only.
 
-    With `document_starts`, each document goes to the row that is free first.
-    Each document begins a new segment, with `reset` true and
-    `end_of_sentence_id` as the first input; its last segment is padded.
-    `shuffle` reorders the documents within each row, depending only on `seed`
-    and epoch. The number of batches stays the same.
+    With `document_starts`, each document goes to the row with the fewest
+    segments so far. Each document begins a new segment, with `reset` true and
+    `end_of_sentence_id` as the first input; the last segment of a document is
+    padded. `shuffle` reorders the documents within each row, depending only on
+    `seed` and epoch. The number of batches stays the same.
 
     Args:
         tokens: 1-D integer array or memory map.
@@ -281,8 +281,8 @@ class Batches(TokenBatches):
 
 
 def _assign_rows(segments, batch_size):
-    """Assigns each document to the shortest row so far, the first if several;
-    returns the row of each document and the number of segments in each row."""
+    """Assigns each document to the row with the fewest segments so far; returns
+    the row of each document and the number of segments in each row."""
     free = [(0, row) for row in range(batch_size)]
     rows = np.empty(len(segments), np.int64)
     for document, length in enumerate(segments.tolist()):
@@ -319,21 +319,21 @@ def _checked_starts(document_starts, num_tokens):
 class SentenceBatches(TokenBatches):
     """Batches of sentences, each read from an empty context.
 
-    Items are as in `Batches`, but `reset` is true in every row and the time
-    varies between batches. The first input of a sentence is the
+    Items are as in `Batches`, but `reset` is true in every row, and the number
+    of time steps varies between batches. The first input of a sentence is the
     end-of-sentence token; the targets are its words and the end-of-sentence
     token. Each sentence is in exactly one batch per epoch.
 
     The sentences in a batch have equal lengths, as in Tran et al. (2016,
     Section 4), or any lengths, as in Salton et al. (2017, Section 4), who also
     cut long sentences: `longest=35, equal_lengths=False`. The last batch of
-    each length is filled with empty rows, and the time is rounded up to a
-    multiple of `length_multiple`, so that few shapes are compiled. Padding
-    follows the sentence, has weight 0 and changes no result.
+    each length is filled with empty rows, and the number of time steps is
+    rounded up to a multiple of `length_multiple`, so that few shapes are
+    compiled. Padding follows the sentence, has weight 0 and changes no result.
 
     Train with `memlm_keras.training.SentenceCrossEntropy`. For evaluation,
     `Batches` with `sentence_starts` as `document_starts` give the same result
-    in a single shape, unless the memory reads ahead.
+    in a single shape, unless the model is not causal.
 
     Args:
         tokens: 1-D integer array or memory map; every sentence ends with
@@ -346,7 +346,7 @@ class SentenceBatches(TokenBatches):
             otherwise they follow the order of the text unless shuffled.
 
     Attributes:
-        varies_in_time: True, because the batches have different times.
+        varies_in_time: True, because the number of time steps varies.
         whole_sentences: Whether sentences are never cut.
         has_documents, context_of: See `Batches`.
 

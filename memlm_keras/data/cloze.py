@@ -107,8 +107,8 @@ def cbt_questions(word_type, split, data_dir=None, cache_dir=None):
     than 100,000 for training; `read_cloze_questions` yields one at a time.
 
     Args:
-        word_type: Missing words: `"NE"` for named entities, `"CN"` for common
-            nouns, `"V"` for verbs or `"P"` for prepositions.
+        word_type: Type of the missing word: `"NE"` for named entities, `"CN"`
+            for common nouns, `"V"` for verbs or `"P"` for prepositions.
         split: `"train"`, `"validation"` or `"test"`.
         data_dir, cache_dir: See `memlm_keras.data.load`.
 
@@ -156,7 +156,8 @@ def load_cbt(
             `memlm_keras.data.load_text`.
 
     Returns:
-        `Corpus` named `"cbt"` or, for questions, such as `"cbt-NE"`.
+        `Corpus` named `"cbt"`, or for questions `"cbt-NE"`, `"cbt-CN"` and so
+        on.
 
     Raises:
         ValueError: `train_on` is unknown.
@@ -196,9 +197,9 @@ def read_cloze_questions(path):
     r"""Reads a file of questions one by one.
 
     A question is twenty lines `1 tokens ...` to `20 tokens ...` and a line
-    `21 query<TAB>answer<TAB><TAB>candidate|...|candidate`. The empty field may
-    be missing, and blank lines are skipped. Empty candidates are dropped,
-    because a shorter sentence is more probable. Repeated candidates are kept.
+    `21 query<TAB>answer<TAB><TAB>candidate|...|candidate`. The empty field is
+    optional, and blank lines are skipped. Empty candidates are dropped, as
+    models prefer short sentences. Repeated candidates are kept.
 
     Yields:
         `ClozeQuestion`.
@@ -262,8 +263,7 @@ def _tokens(text):
 
 
 def _texts(path):
-    """Yields each sentence, with the answer in the blank, and whether it begins
-    a question."""
+    """Yields `(sentence, begins_question)`, with the answer in the blank."""
     for question in read_cloze_questions(path):
         begins = True
         for tokens in (*question.context, question.filled(question.answer)):

@@ -148,7 +148,7 @@ def load(
         vocabulary: `Vocabulary` to encode with; `None` builds one from the
             training text.
         verify: Whether to compare sizes and checksums of the files with those
-            published. For `"cbt"`, only the downloaded archive is checked.
+            published. For `"cbt"`, only the downloaded archive has a checksum.
         vocabulary_size: Number of most frequent tokens in the training text to
             keep, including the two special tokens; `None` keeps all, as the
             literature does.
@@ -211,7 +211,7 @@ def load(
 
 
 def public_sources(name, data_dir=None, cache_dir=None, verify=True, **reading):
-    """Returns a dict from the splits of a public corpus to `TextSource`s."""
+    """Returns a dict from split to `TextSource` for a public corpus."""
     public = _PUBLIC[name]
     names = [file for file, *_ in public.files]
     paths = public_files(name, names, data_dir, cache_dir)
@@ -236,8 +236,8 @@ def public_sources(name, data_dir=None, cache_dir=None, verify=True, **reading):
 
 
 def public_files(name, files, data_dir=None, cache_dir=None):
-    """Finds files of a public corpus in `data_dir`, or downloads them if it is
-    `None`; returns their paths."""
+    """Finds files of a public corpus in `data_dir`, or downloads them if that
+    is `None`; returns their paths."""
     public = _PUBLIC[name]
     if data_dir is None:
         archive = cache_folder(cache_dir) / "downloads" / name

@@ -45,7 +45,7 @@ class Corpus:
 
     Args:
         name: Name for reports.
-        description: Describes how a single text was split into three.
+        description: How a single text was split, if it was.
 
     Example:
 
@@ -291,7 +291,7 @@ def stored_vocabulary(source, cache_dir, name, **options):
 
 def tokenizer_for(vocabulary, size=None, minimum_count=None, **rules):
     """Returns the vocabulary's tokenizer, or a new one if `vocabulary` is
-    `None`; `rules` are arguments of `Tokenizer`, defaults if false."""
+    `None`; `rules` are arguments of `Tokenizer`; false values are ignored."""
     rules = {name: rule for name, rule in rules.items() if rule}
     if vocabulary is None:
         return Tokenizer(**rules)
@@ -358,8 +358,8 @@ def load_text(
         vocabulary: `Vocabulary` to encode with, using its tokenizer; `None`
             builds one from the training text with the next five arguments.
         vocabulary_size, minimum_count: `size` and `minimum_count` of
-            `Vocabulary.build`. By default, words seen once are unknown, so
-            that a model learns about unknown words.
+            `Vocabulary.build`. By default, words that occur once become the
+            unknown token, so that a model learns its embedding.
         tokenize, lowercase, numbers: `split`, `lowercase` and `numbers` of
             `Tokenizer`; `tokenize=None` is `"white_space"`.
         document_start: `None`, or a regular expression that matches at the
@@ -466,8 +466,8 @@ def are_unspaced(words):
 
 
 def split_for(words):
-    """Chooses `split` of `Tokenizer` for a text, given as its words between
-    white space; `None` if splitting there is enough."""
+    """Returns the argument `split` of `Tokenizer` for a text, given as words
+    separated by white space; `None` if splitting at white space is enough."""
     if are_unspaced(words):
         return "characters"
     attached = sum(map(bool, map(_PUNCTUATION.search, words)))
@@ -495,13 +495,13 @@ def load_documents(
     """Loads a corpus of documents as Daniluk et al. (2017) prepare Wikipedia.
 
     Whole documents, in an order drawn from `seed`, are assigned to validation
-    until it has its share of all tokens, then to test likewise, and the rest
-    to training. Each split keeps the order of the text.
+    until it has its share of all tokens, then to test in the same way; the rest
+    is training text. Each split keeps the order of the text.
 
     Numbers become one word. The vocabulary consists of the most frequent words
     in the training documents; other words are unknown. The paper's splits have
     about 22.5, 1.2 and 1.2 million words; its parameter counts fit a vocabulary
-    of 77,003, including special tokens. It states neither tokenizer nor seed.
+    of 77,003, including special tokens. The paper states no tokenizer or seed.
 
     Args:
         path: Path of a folder in which every `.txt` file is one document, or
@@ -567,7 +567,7 @@ def load_documents(
 
 def assign(lengths, shares, seed):
     """Assigns documents with `lengths` tokens to splits; returns a dict from
-    split to sorted indices. `shares` has `"validation"` and `"test"`."""
+    split to sorted indices. `shares` are for `"validation"` and `"test"`."""
     order = np.random.default_rng(seed).permutation(len(lengths))
     splits = {"train": order}
     for split, share in shares.items():

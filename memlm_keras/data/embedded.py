@@ -52,7 +52,7 @@ REMINDERS = {
 @dataclass(frozen=True, eq=False)
 class Grammar:
     """Distribution over documents with `length` sentences, each of which
-    introduces a person, with words that nobody else has, or asks about one."""
+    introduces a person, with facts of their own, or asks about one."""
 
     # Every choice is one token, so the probability of a text is the product of
     # its tokens' probabilities. All documents have the same number of
@@ -92,7 +92,7 @@ class Grammar:
             people = self.sentence(speaker, people)
 
     def sentence(self, speaker, people):
-        """Generates a sentence; returns the facts of all `people` after it."""
+        """Generates a sentence; returns `people` and any introduced person."""
         # `entropy` assumes that the number of tokens in a sentence depends only
         # on its first word, and their probabilities also on `len(people)`.
         start = speaker.draw(self.starts(people))
@@ -131,7 +131,7 @@ class Grammar:
 
 
 def _fact(token):
-    """Returns the fact whose place a token marks in a template, or `None`."""
+    """Returns the fact of a placeholder such as `{first}`, or `None`."""
     return token[1:-1] if token.startswith("{") else None
 
 
@@ -145,7 +145,7 @@ class Speaker:
         self.log_probabilities = []
 
     def pick(self, tokens):
-        """Generates one of `tokens`, which are equally likely."""
+        """Draws one of `tokens` with equal probabilities."""
         return self.draw(dict.fromkeys(tokens, 1))
 
     def draw(self, weights):
@@ -174,7 +174,7 @@ GRAMMAR = Grammar(FACTS)
 
 def generate(num_documents, seed, grammar=GRAMMAR):
     """Draws documents, as lists of tokens, and arrays of their natural-log
-    probabilities; with more documents, the first ones stay the same."""
+    probabilities; the first documents do not depend on `num_documents`."""
     require_positive_integer("num_documents", num_documents, minimum=0)
     numbers = uniforms(seed)
 
@@ -226,7 +226,7 @@ def documents_of(split, vocabulary):
 
 
 class Entropy(NamedTuple):
-    """Exact expected values for one document."""
+    """Expected negative log-likelihood and length of a document."""
 
     nats: float
     tokens: float  # including `<eos>`
@@ -234,7 +234,7 @@ class Entropy(NamedTuple):
 
 @functools.cache
 def entropy(grammar=GRAMMAR):
-    """Computes the exact expected information and length of a document."""
+    """Computes the exact expected values of `Entropy` for a document."""
 
     @functools.cache
     def expect(count, left):

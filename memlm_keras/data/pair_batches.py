@@ -21,8 +21,8 @@ class PairBatches(EpochBatches):
 
     Each pair is in exactly one batch of a pass. Chunks of `bucket_batches`
     batches are sorted by length, so the pairs in a batch have similar lengths.
-    Times are rounded up to a multiple of `length_multiple`, so that few shapes
-    are compiled. Padding changes no result.
+    The number of time steps is rounded up to a multiple of `length_multiple`,
+    so that few shapes are compiled. Padding changes no result.
 
     An epoch of `fit` is one pass over the pairs, or `batches_per_epoch`
     batches; then the next epoch continues the pass. With models from other
@@ -38,7 +38,7 @@ class PairBatches(EpochBatches):
         batches_per_epoch: Number of batches in an epoch; `None` for one pass.
 
     Attributes:
-        varies_in_time: True, because the batches have different times.
+        varies_in_time: True, because the number of time steps varies.
         largest_id: Largest token id.
 
     Raises:

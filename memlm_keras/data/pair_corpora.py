@@ -66,9 +66,9 @@ def load_pairs(
       `SICK_train.txt`, `SICK_trial.txt` and `SICK_test_annotated.txt`, or from
       `SICK.txt` in the later release. SICK is not downloaded.
     * The path of a `.tsv`, `.csv`, `.jsonl` or `.txt` file (read as `.tsv`)
-      with the columns premise, hypothesis and label, also under their names in
-      SNLI, SICK or GLUE. A table with three columns needs no header. For each
-      label, a tenth of the pairs is drawn for validation and a tenth for test.
+      with the columns premise, hypothesis and label, or their names in SNLI,
+      SICK or GLUE. A table with three columns needs no header. For each label,
+      a tenth of the pairs is drawn for validation and a tenth for test.
     * Three files: a list of paths, or a folder with `train`, `valid` or `dev`,
       and `test`.
 
@@ -81,7 +81,7 @@ def load_pairs(
             off punctuation if it is attached to words.
         labels: Sequence of labels, such as a trained model's; `None` uses the
             labels of the training pairs, in alphabetical order. The named
-            corpora have entailment, neutral and contradiction.
+            corpora have the labels entailment, neutral and contradiction.
 
     Returns:
         `PairCorpus`; its `description` says how a single file was split.
@@ -156,7 +156,7 @@ def load_pairs(
 
 
 def pair_files(name):
-    """Returns a list of one or three paths; `name` is as for `load_pairs`."""
+    """Returns one or three paths for the `name` of `load_pairs`."""
     several = isinstance(name, (list, tuple))
     paths = [*map(pathlib.Path, name if several else [name])]
     if not several and paths[0].is_dir():
@@ -197,10 +197,10 @@ def read_pairs(path, optional=()):
     """Reads a file of pairs; `optional` columns may be missing or empty.
 
     Returns:
-        List of tuples: the place of a row, for errors, and a dict of its cells.
+        List of tuples: file and line of a row, and a dict of its cells.
 
     Raises:
-        ValueError: The file is not such a table, or has an empty cell.
+        ValueError: The file is not a table of pairs, or has an empty cell.
     """
     path = pathlib.Path(path)
     rows, suffix = [], path.suffix.lower()
@@ -376,7 +376,7 @@ def _sick(data_dir):
 
 
 def _records(path, columns):
-    """Yields the place of each row, for errors, and its cells in `columns`."""
+    """Yields file and line of each row, and its cells in `columns`."""
     fields, where = dict.fromkeys(columns, ()), None
     with tables.naming(path):
         suffix = pathlib.Path(path).suffix.lower()

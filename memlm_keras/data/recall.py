@@ -1,6 +1,6 @@
 """Synthetic recall tasks, which need a memory and can be solved without error.
 
-A task draws rows of token ids, the steps of their queries, and the answers."""
+A task draws token ids, steps of queries, and their answers."""
 
 import dataclasses
 import itertools
@@ -21,14 +21,14 @@ class MQAR:
     """Multi-query associative recall (Arora et al., 2023, "Zoology").
 
     A row begins with D pairs of a key and a value, `k1 v1 .. kD vD`, followed
-    by slots of two tokens. D slots, drawn without replacement, each begin with
-    one of the keys; slot i is drawn with a probability proportional to
-    i^(a - 1). At these steps, the queries, the target is the value of the key;
-    the next token is not the value. Keys are ids from 1 to below V / 2, values
-    are ids from V / 2, and all are different within a row.
+    by two-token slots. D slots, drawn without replacement, each begin with one
+    of the keys; slot i is drawn with a probability proportional to i^(a - 1).
+    At these steps, called queries, the target is the value of the key, which is
+    not the next token. Keys are ids from 1 to below V / 2, values are ids from
+    V / 2, and all are different within a row.
 
-    After the pairs, `forgetting` keys are written again with a new value, which
-    is the answer to their query.
+    After the pairs, `forgetting` keys get a new value, which is then the
+    answer.
 
     Args:
         vocabulary_size: Integer, V.
@@ -40,7 +40,7 @@ class MQAR:
         power: Float, a.
 
     Raises:
-        ValueError: The sizes do not fit together, or the filler is unknown.
+        ValueError: The sizes are inconsistent, or the filler is unknown.
 
     Example:
 
@@ -93,7 +93,7 @@ class MQAR:
 
     @property
     def chance(self):
-        """Accuracy of guessing among the current values."""
+        """Accuracy of guessing one of the keys' current values."""
         return 1 / self.pairs
 
     def draw(self, rows, generator):
@@ -224,7 +224,7 @@ class Copy:
         queries: Integer, number of queries in a row.
 
     Raises:
-        ValueError: The sizes do not fit together.
+        ValueError: The sizes are inconsistent.
 
     Example:
 
@@ -282,7 +282,7 @@ class Binding:
             vocabulary.
 
     Raises:
-        ValueError: The sizes do not fit together.
+        ValueError: The sizes are inconsistent.
 
     Example:
 
@@ -379,7 +379,7 @@ class RecallBatches(EpochBatches):
 
     @property
     def largest_id(self):
-        """Largest token id that the task may draw."""
+        """Largest token id in the vocabulary of the task."""
         return self.task.vocabulary_size - 1
 
     @property
@@ -443,7 +443,7 @@ class MixedBatches(EpochBatches):
 
     @property
     def largest_id(self):
-        """Largest token id that a task may draw."""
+        """Largest token id in the vocabularies of the tasks."""
         return max(part.largest_id for part in self.parts)
 
     @property

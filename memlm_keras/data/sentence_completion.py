@@ -42,11 +42,11 @@ def completion_questions(questions, answers, lowercase=True, tokenize="syntok"):
     `prepare_novels`, use the same `lowercase` and `tokenize`, and the machine
     format, which keeps the final stops. The archive recommends the first 520
     of the 1,040 questions for validation and the others for testing; Tran et
-    al. (2016) report results for all.
+    al. (2016) report results for all questions.
 
     Args:
         questions, answers: Paths of the two UTF-8 files.
-        lowercase: Whether to lower-case sentences and candidates.
+        lowercase: Whether to lowercase sentences and candidates.
         tokenize: `"syntok"`, `None` to split at white space, or a function
             from a string to a list of tokens.
 
@@ -238,7 +238,7 @@ def prepare_novels(
     Each `.txt` file becomes a file with the same name and one sentence per
     line, whose tokens are separated by spaces. `load_documents(output)` splits
     the novels into training, validation and test; `load_text` reads such
-    folders. Headers and footers with marker lines are removed, and so are
+    folders. Project Gutenberg's headers and footers are removed, and so are
     sentences without a letter or digit. `tokenize="syntok"` also removes
     underscores, which mark italics, separates dashes and straightens quotes.
 
@@ -247,7 +247,7 @@ def prepare_novels(
     Memoirs of Sherlock Holmes* and *The Valley of Fear*.
 
     Args:
-        output: Path of the new folder, written whole or not at all.
+        output: Path of the new folder, written atomically.
         lowercase: Whether to lower-case the text.
         tokenize: See `completion_questions`; receives one sentence.
         encoding: Encoding of files that are not UTF-8.
@@ -264,8 +264,8 @@ def prepare_novels(
         OSError: `output` cannot be written.
 
     Warns:
-        UserWarning: Files without a marker line are read from the first line,
-            or to the last.
+        A file without a start or end marker is read from its first or to its
+        last line.
 
     Example:
 

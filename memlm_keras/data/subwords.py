@@ -52,7 +52,7 @@ class SentencePieceTokenizer:
         return self.tokenize(" ".join(tokens))
 
     def in_graph(self):
-        """Returns a tokenizer of tensorflow_text, without the replacements."""
+        """Returns tensorflow_text's tokenizer, without replacements."""
         tensorflow_text = files.import_package(
             "tensorflow_text",
             "A SentencePiece model in a graph",
@@ -137,14 +137,14 @@ class SubwordVocabulary(Vocabulary):
     """Vocabulary of subword pieces that keeps the ids of another program.
 
     A language model that rescores the output of a speech recognizer or a
-    translator needs the pieces and ids of that engine. Read them from its
-    SentencePiece model with `from_sentencepiece`, or from the `tokens.txt` of
-    sherpa and icefall with `from_tokens_file`. The end-of-sentence and unknown
-    tokens keep their ids, too.
+    translator must use the pieces and ids of that program. Read them from that
+    program's SentencePiece model with `from_sentencepiece`, or from the
+    `tokens.txt` of sherpa and icefall with `from_tokens_file`. The
+    end-of-sentence and unknown tokens keep their ids, too.
 
-    With a SentencePiece model, that model splits text. Without it, each word is
-    split from the left into the longest pieces, which may differ from the
-    engine's split: give the model if you have it.
+    If a SentencePiece model is given, it splits the text. Otherwise, each word
+    is split from the left into the longest pieces, which may differ from the
+    program's split.
 
     Args:
         tokens: Iterable of distinct, non-empty strings, in the order of ids.
@@ -227,7 +227,7 @@ class SubwordVocabulary(Vocabulary):
 
     @classmethod
     def build(cls, *arguments, **keywords):
-        """Raises `ValueError`: SentencePiece builds the pieces."""
+        """Raises `ValueError`: train such a vocabulary with SentencePiece."""
         raise ValueError(
             "A `SubwordVocabulary` is not built from a text: train a "
             "SentencePiece model, and use `from_sentencepiece`."
@@ -258,11 +258,11 @@ class SubwordVocabulary(Vocabulary):
         end_of_sentence=None,
         unit=None,
     ):
-        """Reads an engine's `tokens.txt`, whose lines are a token and its id.
+        """Reads a file `tokens.txt` with a token and its id in each line.
 
         Args:
             sentencepiece: `None`, or path of the SentencePiece model that
-                splits text into these tokens. Its own ids are not used.
+                splits text into these tokens. The ids in the model are ignored.
             unknown, end_of_sentence, unit: As for the class.
 
         Raises:

@@ -27,7 +27,7 @@ _IS_CSV = "A .tsv has no quotation marks around its cells: call the file .csv"
 
 @contextlib.contextmanager
 def naming(where):
-    """Context manager that puts a file or line before `ValueError` messages."""
+    """Context manager that begins `ValueError` messages with a file or line."""
     try:
         yield
     except ValueError as error:
@@ -105,8 +105,8 @@ def decode(data, name):
 
 
 def names_of(paths):
-    """Returns a different name for each path: its stem, or else its relative
-    path, without or with the suffix."""
+    """Returns distinct names of paths: their stems if these are distinct, or
+    else relative paths, without suffixes if possible."""
     root = os.path.commonpath([path.parent for path in paths])
     paths = [path.relative_to(root) for path in paths]
     for name in (lambda p: p.stem, lambda p: str(p.with_suffix("")), str):
@@ -123,7 +123,7 @@ def read_rows(lines, suffix, fields=None, optional=(), whole=True):
     """Yields the line number and a dict of the cells for each row of a table.
 
     A table without a header is read if it has as many columns as `fields`.
-    The number of a column is added to its name if missing or repeated.
+    Missing and repeated column names get the number of their column.
 
     Args:
         lines: Iterable of lines.
@@ -231,7 +231,7 @@ def _split_csv(lines):
 
 
 def _parsed(text, delimiter, offset):
-    """Returns the rows of a CSV text, or a `ValueError` if it is damaged."""
+    """Returns the rows of a CSV text, or a `ValueError` for a bad row."""
     reader = csv.reader(
         io.StringIO(text, newline=""),
         delimiter=delimiter,
@@ -255,7 +255,7 @@ def _parsed(text, delimiter, offset):
 
 
 def _is_quoted(cell):
-    """Returns whether a cell has CSV quotation marks, doubled inside it."""
+    """Returns whether a cell is quoted and has doubled quotes inside."""
     inner = cell[1:-1]
     return (
         cell[:1] == cell[-1:] == '"'
@@ -273,7 +273,7 @@ def _simple(name):
 
 
 def _named(names, fields, optional):
-    """Returns names of columns, with the other names in `fields` replaced."""
+    """Returns column names, with the alternative names in `fields` replaced."""
     simple, named, missing = [*map(_simple, names)], [*names], []
     for field, others in fields.items():
         own, other = {_simple(field)}, {*map(_simple, others)}
@@ -320,7 +320,7 @@ class ResultTable:
         return table_text(self.columns())
 
     def write(self, path, **options):
-        """Writes `to_tsv(**options)` to a file, whole or not at all."""
+        """Writes `to_tsv(**options)` to a file, atomically."""
         with files.atomic_path(path) as temporary:
             temporary.write_text(self.to_tsv(**options), encoding="utf-8")
 

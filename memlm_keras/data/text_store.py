@@ -46,8 +46,8 @@ def unmarked(line):
 
 
 class EnteredText:
-    """Removes boundary marks from lines, and counts these lines and characters
-    that are not in the vocabulary."""
+    """Removes boundary marks from lines; counts the marked lines, and the
+    characters that are not in the vocabulary."""
 
     def __init__(self, vocabulary):
         self.vocabulary = vocabulary
@@ -55,7 +55,7 @@ class EnteredText:
         self.unseen = collections.Counter()
 
     def line(self, text):
-        """Returns a line without marks."""
+        """Removes and counts the boundary marks of a line."""
         bare = unmarked(text)
         self.marked += bare != text
         self.characters += sum(map(len, bare.split()))
@@ -63,7 +63,7 @@ class EnteredText:
         return bare
 
     def notes(self):
-        """Yields messages to the user about marks and characters."""
+        """Yields messages about boundary marks and unknown characters."""
         if self.marked:
             yield (
                 "Lines that begin with <s> or end with </s> or <eos>: "
@@ -172,7 +172,7 @@ class TextSource:
 
 
 class TextPart:
-    """Selects documents from a source by the indices `units`, or lines if it
+    """Selects the documents numbered in `units` from a source, or lines if it
     has no documents; blank lines are not counted."""
 
     def __init__(self, source, units):
@@ -198,7 +198,7 @@ class TextPart:
 
 
 class FileSource:
-    """Sentences that `read` yields from files; `kind` names the format."""
+    """Sentences that the function `read` yields from `files`."""
 
     def __init__(self, kind, files, read, has_documents=False):
         self.kind = kind
@@ -216,17 +216,17 @@ class FileSource:
 
 
 def files_identity(files):
-    """Returns a list of absolute path, size and modification time per file."""
+    """Returns the path, size and modification time of each file."""
     stats = [(file.resolve(), file.stat()) for file in files]
     return [[str(file), stat.st_size, stat.st_mtime_ns] for file, stat in stats]
 
 
 def read_documents(paths, document_start=None, part=1, parts=1):
     """Iterates over `(name, lines)` for each document in files and in folders
-    of `.txt` files, or only in part `part` of `parts` equal parts.
+    of `.txt` files, or only for part number `part` of `parts` equal parts.
 
-    Each file is a document, named by its path. With `document_start`, lines
-    that match begin documents, whose names end with their numbers."""
+    Each file is a document, named by its path. With `document_start`, each
+    matching line begins a document, and names end with numbers."""
     sources = [
         TextSource(file, document_start=document_start)
         for path in paths
@@ -259,8 +259,8 @@ def _chosen_documents(sources, chosen, numbered):
 
 
 def _progress(name, files):
-    """Returns a function to call with the number of bytes in each line; it
-    shows a progress bar for large files."""
+    """Returns a callback that takes the number of bytes in each line, and shows
+    a progress bar for large files."""
     size = sum(file.stat().st_size for file in files)
     if size < _LEAST_PROGRESS:
         return lambda count: None
@@ -347,7 +347,7 @@ def _list_files(path):
 
 
 class TextCounts(NamedTuple):
-    """Counts in the original text, which token ids do not give."""
+    """Counts of words and characters in the text before it was encoded."""
 
     words: int  # separated by white space
     characters: int  # each white space or end of a line counts as one

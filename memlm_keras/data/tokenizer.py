@@ -113,8 +113,8 @@ class Tokenizer:
 
 @functools.cache
 def lower_case():
-    """Returns a dict from each code point to its lower case, one code point; a
-    dotted capital I becomes a plain i, as in Unicode's simple mapping."""
+    """Returns a dict from each code point to its lower case, also one code
+    point; `İ` becomes a plain `i`, as in Unicode's simple mapping."""
     lowered = ((code, chr(code).lower()) for code in range(_CODE_POINTS))
     return {
         code: ord(lower[0]) for code, lower in lowered if lower != chr(code)
@@ -147,7 +147,7 @@ def _split_at_scripts(text):
 
 
 def load_syntok(module):
-    """Imports a module of syntok, or raises an error with the remedy."""
+    """Imports a module of syntok; the error says how to install it."""
     return files.import_package(
         f"syntok.{module}",
         "Splitting into sentences, or questions without `tokenize=None`,",

@@ -84,7 +84,7 @@ def load_conllu(
 
 
 def _words(path):
-    """Yields the word forms of each sentence, and that no document begins."""
+    """Yields the words of each sentence, and `False`: no document begins."""
     for rows in _sentence_rows(path):
         yield [columns[_FORM] for _, columns in rows], False
 

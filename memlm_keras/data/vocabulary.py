@@ -158,8 +158,8 @@ class Vocabulary:
             ) from error
 
     def save(self, path):
-        """Writes the vocabulary as JSON, whole or not at all; raises `OSError`
-        if the folder cannot be written."""
+        """Writes the vocabulary as JSON, atomically; raises `OSError` if the
+        folder cannot be written."""
         config = {"class_name": type(self).__name__, **self.get_config()}
         with atomic_path(path) as temporary:
             temporary.write_text(
@@ -226,17 +226,17 @@ class Vocabulary:
         return " ".join(self._tokens(ids_or_tokens))
 
     def count_words(self, ids):
-        """Counts words and ends of sentences in an integer array of ids, the
-        divisor of perplexity per word; here each token is a word."""
+        """Counts words, including ends of sentences, in an integer array of
+        ids, for perplexity per word; here each token is a word."""
         return int(np.size(ids))
 
     def count_characters(self, ids):
-        """Counts the characters of the text that an integer array of ids gives,
-        the divisor of bits per character.
+        """Counts the characters of the text that an integer array of ids
+        decodes to, for bits per character.
 
-        Each token is followed by a space or the end of a line, which counts as
-        one. If tokens are characters, there are no spaces, and each end of a
-        sentence counts as one. Unknown words count as the unknown token.
+        Each token is followed by a space or the end of a line, each one
+        character. If tokens are characters, there are no spaces. Unknown words
+        count as the string of the unknown token.
 
         Example:
 
@@ -257,8 +257,8 @@ class Vocabulary:
         return len(token) + self._has_spaces
 
     def begins_word(self, token):
-        """Returns whether a token begins a word: always here; subword pieces do
-        if they begin with U+2581 or end a sentence.
+        """Returns whether a token begins a word, as all words do; subword
+        pieces do if they begin with U+2581 or end a sentence.
 
         Example:
 
@@ -272,7 +272,7 @@ class Vocabulary:
         return frozenset().union(*self.tokens)
 
     def unseen_characters(self, text):
-        """Counts the characters in a text that no token has.
+        """Counts the characters in a text that occur in no token.
 
         Args:
             text: String, which the tokenizer splits, or an iterable of tokens.

@@ -13,7 +13,7 @@ from memlm_keras.data.tokenizer import lower_case
 
 
 class Words:
-    """Vocabulary in a graph; a saved module must keep its `resources`."""
+    """Vocabulary in a graph; saved modules must reference `resources`."""
 
     def __init__(self, vocabulary):
         self.tokens = tf.constant(vocabulary.tokens)
@@ -42,7 +42,7 @@ class Words:
         )
 
     def encode(self, text):
-        """Encodes texts `(B,)` like `Vocabulary.encode`; ragged int32 ids."""
+        """Encodes texts `(B,)` like `Vocabulary.encode`, as ragged int32."""
         return self.look_up(self.tokenize(text))
 
     def look_up(self, tokens):

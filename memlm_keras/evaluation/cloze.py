@@ -195,8 +195,8 @@ def cloze_scores(model, questions, vocabulary=None, batch_size=32, verbose=1):
 
 
 class _Encoded:
-    """Question as token ids: its context and its distinct queries with one of
-    the candidates, between two end-of-sentence tokens."""
+    """A question as token ids: its context, and its distinct queries, each with
+    a candidate filled in and between two end-of-sentence tokens."""
 
     # Candidates with the same ids share a query, so that rounding cannot make
     # their scores differ.

@@ -139,7 +139,7 @@ class DynamicEvaluator:
             targets: int32 tensor `(1, time)`, the next tokens.
             state: Dict of tensors, such as `lm.initial_state(1)`.
             sample_weight: Float tensor `(1, time)`, 0 for tokens that do not
-                count; `None` for ones.
+                count; `None` for all ones.
 
         Returns:
             `(log_probability, state)`: the natural-log probability of each
@@ -173,7 +173,7 @@ class DynamicEvaluator:
     def measure_words(
         self, tokens, starts, end_of_sentence_id=0, segment_length=None
     ):
-        """Measures words like `LanguageModel`; learns from all but the last."""
+        """Measures words like `LanguageModel`, learning from each segment."""
         if segment_length is None:
             longest = int(np.diff(starts, append=len(tokens)).max())
             segment_length = min(longest, _LONGEST)
@@ -209,7 +209,7 @@ class DynamicEvaluator:
         Args:
             batches: `memlm_keras.data.Batches` with one row, because other rows
                 have later text, from which the weights must not learn. Weights
-                are updated after each segment, in the paper every 5 steps.
+                are updated after each segment, which has 5 steps in the paper.
             segments: Integer, largest number of segments; `None` for all.
 
         Returns:
@@ -245,7 +245,7 @@ def mean_squared_gradients(lm, batches, verbose=0, segments=None):
     Args:
         lm: Causal `memlm_keras.LanguageModel`.
         batches: `memlm_keras.data.Batches` of the training text; the authors
-            use 100 rows, and segments as long as in the text to be scored.
+            use 100 rows and the segment length of the text to score.
         verbose: 1 shows a progress bar.
         segments: Integer, largest number of batches; `None` for all.
 
@@ -368,8 +368,8 @@ def _require_model(lm):
 
 
 def _gradients_of(lm, measured=False):
-    """Returns a function of weights and a segment that computes scores (or
-    measures of words if `measured`), state and gradients."""
+    """Returns a function of weights and a segment that computes scores (or word
+    measures if `measured`), the new state and gradients."""
 
     def loss(weights, token_ids, targets, sample_weight, state):
         mapping = list(zip(lm.trainable_variables, weights))

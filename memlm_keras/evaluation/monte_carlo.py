@@ -19,9 +19,9 @@ def monte_carlo_perplexity(
     """Computes perplexity with probabilities averaged over dropout masks.
 
     Gal and Ghahramani (2016) average the probabilities from a trained model
-    over random dropout masks, each fixed for the whole text. This equals an
-    `Ensemble` of `model.with_fixed_dropout(seed)` and the next seeds, but keeps
-    only one network in memory.
+    over random dropout masks, each fixed for the whole text. The result equals
+    an `Ensemble` of `model.with_fixed_dropout(s)` for consecutive seeds `s`,
+    but only one network is in memory.
 
     Args:
         model: `memlm_keras.LanguageModel`.
@@ -59,7 +59,7 @@ def monte_carlo_perplexity(
 
 
 class _Average:
-    """Mean over networks with fixed dropout, a model for `perplexity`."""
+    """Averages networks with fixed dropout, as a model for `perplexity`."""
 
     def __init__(self, model, samples, seed, verbose):
         self.model = model
@@ -92,15 +92,14 @@ def sampled_perplexity(model, batches, samples=20, seed=0, verbose=1):
         p(y) = 1/K sum_k p(y | E_k)
 
     The result also has the perplexity from the mean log-probability (the
-    paper's Section 5.4). It is far higher than `perplexity` with the mean
-    matrices. With the scheme `kneser_ney`, samples draw the target's output
-    vector separately, as in training, so probabilities do not sum to one: if
-    the other words use their mean vectors, the target's probability is too
-    high.
+    paper's Section 5.4). That perplexity is far higher than `perplexity` with
+    the mean matrices. With the scheme `kneser_ney`, samples draw the target's
+    output vector separately, as in training, so probabilities do not sum to
+    one: with `other_words="mean"`, the target's is too high.
 
     With noised batches, samples differ in noise and use the mean matrices. With
     `kneser_ney`, the target of a replaced word is replaced too, as in training,
-    so its score belongs to another word.
+    so the score is for the replacement.
 
     Args:
         model: `memlm_keras.LanguageModel`, with a `smoothing` unless the

@@ -82,8 +82,8 @@ def choose_cache(
 
     Raises:
         ValueError: The model has a mixture, `thetas` or `weights` are empty or
-            invalid, ids are outside the vocabulary, or batches do not begin at
-            their first batch.
+            invalid, ids are outside the vocabulary, or the batches begin within
+            an epoch.
 
     Example:
 

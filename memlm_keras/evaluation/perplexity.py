@@ -29,8 +29,8 @@ class Perplexity:
         others: Dict from other protocols to `Perplexity`, computed from the
             same predictions.
         causal: Whether the model predicted words from earlier words only.
-            If not, this is a pseudo-perplexity, far lower than a language
-            model's, which can only be compared between such models.
+            If false, the value is a pseudo-perplexity, which cannot be compared
+            with a causal model's perplexity.
         words: Integer, number of words and ends of sentences if tokens are
             subword pieces; `None` if tokens are words.
     """
@@ -133,10 +133,10 @@ def perplexity(model, batches, verbose=1, also=(), words=None, scores=None):
     papers, computed from the same predictions:
 
     * `salton2017`, as in the code of Salton et al. (2017): the first word of a
-      sentence is not predicted, but the loss of the others is divided by the
-      number of all tokens. On Penn Treebank's test text, a perplexity of 85.9
-      per predicted token becomes 70.1. Their code reads no end-of-sentence
-      token before the first word; models here do.
+      sentence is not predicted, but the loss of the other words is divided by
+      the number of all tokens. On Penn Treebank's test text, a perplexity of
+      85.9 per predicted token becomes 70.1. Their code reads no end-of-sentence
+      token before the first word; models in this package do.
 
     Args:
         model: `memlm_keras.LanguageModel`, `memlm_keras.Ensemble`, model from
@@ -206,8 +206,8 @@ def sentence_losses(model, batches, verbose=0):
         negative natural-log probabilities, and numbers of tokens.
 
     Raises:
-        ValueError: The model has no `score_batches`, or batches do not begin at
-            their first batch or do not have each sentence once.
+        ValueError: The model has no `score_batches`, or the batches begin
+            within an epoch or do not have each sentence once.
 
     Example:
 

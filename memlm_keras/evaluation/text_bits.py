@@ -130,7 +130,7 @@ def _spelling_bits(words):
 
 
 def _characters(word):
-    """Yields context and character for each character in a word and its end."""
+    """Yields `(context, character)` for a word's characters and its end."""
     text = _BEGIN * _CONTEXT + word + _END
     for end in range(_CONTEXT, len(text)):
         yield text[end - _CONTEXT : end], text[end]

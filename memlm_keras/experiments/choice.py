@@ -1,6 +1,6 @@
 """Chooses a preset and its settings by the size of the user's text.
 
-docs/results/defaults.md shows which of these numbers were measured.
+docs/results/defaults.md says which numbers in this file were measured.
 """
 
 import dataclasses
@@ -80,10 +80,10 @@ class Choice:
 
 
 def choose_preset(dataset, preset=None, **given):
-    """Chooses a preset, or the options of a given one, for a text.
+    """Chooses a preset and options for a text, or options for a given preset.
 
-    Without `preset`, chooses the preset of `memlm/` for the text's size, and
-    the tokenizer. A paper's preset takes its size and rates from `memlm/`.
+    Without `preset`, chooses the tokenizer, and the preset `memlm/...` for the
+    text's size. A paper's preset gets the size and rates of `memlm/...`.
 
     Args:
         dataset: string, as for `Experiment`.
@@ -140,7 +140,7 @@ def choose_preset(dataset, preset=None, **given):
 
 
 def _own_settings(preset, corpus, given, reasons):
-    """Returns options and `run` arguments for an own preset."""
+    """Returns options and `run` arguments for a `memlm/` preset."""
     tokens, size = len(corpus.train.tokens), len(corpus.vocabulary)
     smallest = preset == SMALLEST
     sized = not given.keys().isdisjoint(_SIZES)
@@ -232,8 +232,8 @@ def _up_to(tokens, limits):
 
 
 def _fitted(row, ours, tokens):
-    """Returns options that fit a paper's preset to a text, with the size, the
-    optimizer and the rates of one of ours."""
+    """Returns options that fit a paper's preset to a text, with the size,
+    optimizer and learning rates of the `memlm/` preset `ours`."""
     # For a short text, a batch has as many tokens as ours. With larger batches,
     # an epoch has so few updates that the rate is halved too soon.
     rows = _up_to(tokens, _BATCH_SIZE) * ours.segment_length

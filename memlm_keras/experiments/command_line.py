@@ -158,8 +158,8 @@ class Command:
 def command(help, places, *own, **groups):
     """Decorator that makes a `Command` from a function.
 
-    Each option of `own` is a keyword argument of the function, with the
-    function's default. Each group of options is one dict argument."""
+    The function takes each option of `own` as a keyword argument, whose default
+    is the option's. The function takes each group of options as one dict."""
 
     def make(function):
         parameters = inspect.signature(function).parameters

@@ -1,7 +1,6 @@
 """Compares a trained language model with n-gram models.
 
-Counting n-grams takes seconds. A neural model that predicts no better has
-learned too little.
+A neural model that predicts no better than n-grams has learned too little.
 """
 
 import math
@@ -98,7 +97,7 @@ def warn_if_little_is_learned(
 ):
     """Prints advice if the test perplexity is hardly below the unigram model's.
 
-    If `compared`, `describe` gives the advice about epochs instead."""
+    If `compared`, `describe` prints the advice about epochs."""
     corpus = experiment.corpus
     if not can_be_counted(corpus):
         return
@@ -173,8 +172,8 @@ def _generated(experiment, model):
 
 
 def _behind_counting(results, rows):
-    """Yields a line of advice if the model is worse than Kneser-Ney, compared
-    with a cache for both or for neither."""
+    """Yields advice if the model is worse than Kneser-Ney: without a cache, or
+    if both models have one, with a cache."""
     pairs = {
         "": ("this model", "Kneser-Ney, order 5"),
         " with a cache": ("this model with a cache", "Kneser-Ney with a cache"),
@@ -200,7 +199,7 @@ def _behind_counting(results, rows):
 
 
 def describe(results):
-    """Returns the lines of the comparison in `results.json`."""
+    """Returns lines of text about the comparison in `results.json`."""
     found = results[NAME]
     rows = {
         "words' frequencies": found["unigram"],

@@ -15,7 +15,7 @@ _TREEBANK_FILE = re.compile(rf"(?:(.+)-ud-)?({'|'.join(_TREEBANK)})\b.*")
 
 class Dataset:
     """The corpus of the option `dataset`, loaded by `load`; raises `UsageError`
-    if it does not exist or an option in `reading` does not apply."""
+    if the dataset does not exist or does not use an option in `reading`."""
 
     def __init__(self, name, kind, sentences=False, reading=None):
         self.name = str(name)
@@ -213,7 +213,7 @@ def reads_sentences(preset):
 
 
 def has_documents(corpus, required=False):
-    """Returns whether a corpus has documents; if `required`, raises if not."""
+    """Returns whether a corpus has documents, or raises if `required`."""
     has = corpus.train.document_starts is not None
     if required and not has:
         raise options.UsageError(

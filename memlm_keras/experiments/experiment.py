@@ -163,7 +163,7 @@ class Experiment:
 
     @functools.cached_property
     def settings(self):
-        """Plain values that identify the run."""
+        """JSON values that identify the run."""
         settings = {
             "preset": self.preset_name,
             "units": self.preset.get("units"),
@@ -272,7 +272,7 @@ class Experiment:
         """Prints warnings about the results, if any."""
 
     def _go_on_as_1_0(self):
-        """Sets the defaults of version 1.0, in which the run began."""
+        """Sets the defaults of version 1.0 for a run that 1.0 began."""
 
     # === Running ===
 
@@ -438,7 +438,7 @@ class Experiment:
         """Returns a trained language model's scores of a split.
 
         Caches the scores of the last model, because computing them takes most
-        of the time of a measurement. Its weights must not change in between.
+        of the time of a measurement. The model must not change between calls.
 
         Args:
             model: a `memlm_keras.LanguageModel`.
@@ -501,8 +501,8 @@ class Experiment:
         return results
 
     def _summary(self, log, improved, finite):
-        """Returns epochs and speed of a run. The best epoch is the first of
-        equal ones, and 0 if no epoch improved the model."""
+        """Returns epochs and speed of a run. If epochs tie, the first is the
+        best; 0 means that no epoch improved the model."""
         best = max if self.mode == "max" else min
         monitor = [row[self.monitor] for row in log]
         if not finite:
@@ -528,9 +528,9 @@ class Experiment:
         verbose=0,
         last=False,
     ):
-        """Trains or continues, and keeps the weights of the best epoch, or of
-        the `last`; returns whether the loss was finite, and validation
-        batches."""
+        """Trains or resumes, and keeps the weights of the best epoch, or of the
+        last if `last`; returns whether the loss stayed finite, and the
+        validation batches."""
         import keras
 
         from memlm_keras.training.callbacks import CSVLogger
@@ -593,7 +593,7 @@ class Experiment:
 
 
 def read_preset(name, overrides):
-    """Returns the preset of a name with the overrides applied."""
+    """Returns the preset called `name` with the overrides applied."""
     sizes = {k: v for k, v in overrides.items() if k in registry.SIZES}
     row = registry.find(name)[1]
     for size in ("window", "key", "l2", "output_bias", "num_sampled"):
@@ -674,7 +674,7 @@ def experiment_of(folder, **changes):
 
 
 def reopen(folder):
-    """Returns the experiment of a run; raises if its text has changed."""
+    """Returns a run's experiment, or raises if its text has changed."""
     experiment = experiment_of(folder)
     if folder.settings().get("corpus") != experiment.corpus.fingerprint:
         raise options.UsageError(

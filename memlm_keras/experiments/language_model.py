@@ -160,8 +160,8 @@ class LanguageModelExperiment(Experiment):
         return [callbacks.ReduceLROnPlateau(**plateau)] if plateau else []
 
     def _units(self):
-        """Returns the units of the recurrent layers, for `match_parameters`
-        those that give the parameters of the paper's LSTM."""
+        """Returns the units of the recurrent layers; `match_parameters` gives
+        the model as many parameters as the paper's LSTM."""
         units, overrides = self.preset["units"], self.overrides
         if not overrides.get("match_parameters"):
             return units
@@ -335,7 +335,7 @@ def _prompt(corpus):
 
 
 def _preset_of_trained(name, folder, overrides):
-    """Returns the preset that trains a trained model further, with the
+    """Returns the preset for training a trained model further, with the
     optimizer and schedule of `memlm/small`."""
     kind = trained.read_metadata(folder)["kind"]
     if kind != options.LANGUAGE_MODEL:

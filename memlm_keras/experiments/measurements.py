@@ -72,14 +72,14 @@ class Request:
         return self.measurement.name
 
     def make(self, model, verbose, before):
-        """Measures a model; returns a dict of plain values."""
+        """Measures a model; returns a dict of JSON values."""
         found = self.measurement.function(
             self.experiment, model, self.asked, verbose, before
         )
         return {**self.settings, **found}
 
     def is_in(self, results):
-        """Returns whether results have it, measured with the same settings."""
+        """Returns whether `results` has the measurement with these settings."""
         made = results.get(self.name)
         return made is not None and all(
             made.get(key) == value for key, value in self.settings.items()
@@ -90,7 +90,7 @@ def requests(experiment, asked, before):
     """Returns a list of `Request`s, from the options `asked` and the preset.
 
     Measurements that need several options run only if the user asks for them.
-    The cache size in the earlier results `before` replaces the preset's."""
+    A cache size in the earlier results `before` overrides the preset's."""
     typed = {option for option, value in asked.items() if value}
     if cache := experiment.preset.get("cache"):
         size = before.get("cache", cache)["size"]
@@ -177,8 +177,8 @@ def describe_bits(values):
 
 
 def add_cache(experiment, model, asked, verbose, before=None):
-    """Returns the model with its best cache, and the cache's settings, which
-    are those of `before` if it measured the same cache size."""
+    """Returns the model with its best cache, and the cache's settings, taken
+    from `before` if the cache size is the same."""
     if before and before["size"] == asked["cache_size"]:
         cache = cache_of(before)
     else:
@@ -495,8 +495,8 @@ MEASUREMENTS = (
 
 
 def print_requested(results, requests):
-    """Prints the requested measurements; the table of a comparison replaces
-    the measurements that only the preset requested."""
+    """Prints the requested measurements; with a comparison, prints its table
+    instead of measurements that the user did not request."""
     compared = comparison.NAME in results
     if compared:
         print("\n".join(comparison.describe(results)))

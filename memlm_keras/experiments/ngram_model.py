@@ -29,7 +29,7 @@ class NgramExperiment(Experiment):
         return 1, 0
 
     def count(self, verbose=1):
-        """Counts; returns the model without a cache, and the preset's model."""
+        """Counts n-grams; returns the model without and with a cache."""
         corpus, ngrams = self.corpus, memlm.ngrams
         counted = ngrams.KneserNey(
             len(corpus.vocabulary), order=self.preset["order"]
@@ -51,7 +51,7 @@ class NgramExperiment(Experiment):
         }
 
     def estimate(self):
-        """Counts and measures; returns the dict for `results.json`."""
+        """Counts n-grams and measures; returns the dict for `results.json`."""
         begin = time.perf_counter()
         counted, model = self.count()
         seconds = time.perf_counter() - begin

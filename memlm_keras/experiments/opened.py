@@ -67,7 +67,7 @@ class Opened:
 
     @functools.cached_property
     def kind(self):
-        """Kind of the model, if it has a recipe."""
+        """Kind of the model; known only for models with a recipe."""
         if self.folder is not None:
             return self.folder.kind
         return trained.read_metadata(self.preset)["kind"]
@@ -115,8 +115,8 @@ class Opened:
         return self.model.vocabulary
 
     def model_that(self, method=None, cache=False):
-        """Returns the model, if `cache` with the run's neural cache; raises
-        `UsageError` if it lacks `method` or a vocabulary."""
+        """Returns the model, with the run's neural cache if `cache`; raises
+        `UsageError` if the model lacks `method` or a vocabulary."""
         if self.counts and cache:
             raise options.UsageError(
                 f"{self.path} is an n-gram model; a neural cache needs a "

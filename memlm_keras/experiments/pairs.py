@@ -20,8 +20,8 @@ _ROWS = 64
 
 
 class PairExperiment(Experiment):
-    """Base class for two sequences. A subclass has `sequences(pictures)`, which
-    returns the sequences to draw, as lists of tokens."""
+    """Base class for models of two sequences. Subclasses define `sequences`,
+    which returns the sequences to draw, as lists of tokens."""
 
     monitor = "val_accuracy"
     mode = "max"

@@ -99,10 +99,10 @@ _UNUSED = {
 
 @contextlib.contextmanager
 def _only_needed_imports():
-    """Context in which Keras does not find modules that are slow to import and
-    not needed, and the garbage collector is off.
+    """Context in which Keras cannot import slow modules that are not needed,
+    and the garbage collector is off.
 
-    Afterwards, these modules can be imported."""
+    After it, these modules can be imported."""
     hidden = {name: None for name in _UNUSED[backend()]}
     if backend() == "torch":
         # Keras only uses it to exclude functions that draw random numbers from
@@ -219,7 +219,7 @@ def signals_raise():
 @contextlib.contextmanager
 def signals_wait(save):
     """Context in which a signal waits for the end of the batch, and then calls
-    `save()` and raises; the same signal again raises at once.
+    `save()` and raises; a second such signal raises at once.
 
     Yields the Keras callback that checks for signals between batches.
     """

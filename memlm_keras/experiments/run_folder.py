@@ -88,7 +88,7 @@ class RunFolder:
         """Creates the folder if necessary, and returns the state of its run.
 
         Args:
-            settings: dict of plain values that identify the run.
+            settings: dict of JSON values that identify the run.
             epochs, patience: integers; `None` for the run's values.
 
         Returns:
@@ -144,13 +144,13 @@ class RunFolder:
 
     @property
     def is_of_1_0(self):
-        """Whether version 1.0 started the run; it did not record the kind."""
+        """Whether version 1.0, which recorded no kind, started the run."""
         return self.is_run and _KIND not in self._read(CONFIG)
 
     @property
     def kind(self):
-        """Kind of the run's model; version 1.0 did not store it, so it
-        is found by the name of the preset."""
+        """Kind of the run's model; version 1.0 did not record it, so it is
+        inferred from the preset's name."""
         kind = self._read(CONFIG).get(_KIND)
         kind = kind or find_preset(self.recipe()["preset"]).kind
         if kind not in options.KINDS:
@@ -199,8 +199,8 @@ class RunFolder:
     def log(self):
         """Reads the log; returns a dict of floats for each epoch.
 
-        The last line of a repeated epoch counts, and an incomplete last line is
-        ignored. Raises `ValueError` if the log is damaged."""
+        The last line of a repeated epoch is used, and an incomplete last line
+        is ignored. Raises `ValueError` if the log is damaged."""
         with files.reading(self.log_path, "log", _REMEDY):
             text = self.log_path.read_bytes().decode()
             lines = text.splitlines()[: None if text.endswith("\n") else -1]
@@ -270,8 +270,8 @@ class RunFolder:
         return results
 
     def add_results(self, others):
-        """Adds a dict to the results and returns them; removes a result
-        `dynamic_with_cache` of another cache size."""
+        """Adds a dict to the results and returns them; removes
+        `dynamic_with_cache` if its cache size differs."""
         results = {**self.results(), **others}
         combined = results.get("dynamic_with_cache")
         if combined and combined["size"] != results["cache"]["size"]:
@@ -306,6 +306,6 @@ def load_file(path):
 
 
 def write_json(path, values):
-    """Writes plain values as JSON, atomically."""
+    """Writes JSON values to a file, atomically."""
     with files.atomic_path(path) as temporary:
         temporary.write_text(json.dumps(values, indent=2) + "\n")

@@ -238,7 +238,7 @@ def _run(name, cases, tolerance):
 
 def _difference(found, expected):
     """Returns the largest difference between two arrays, infinite for NaN or
-    different shapes, and the number of entries that neither masks."""
+    different shapes, and the number of entries not masked in either."""
     if np.shape(found) != np.shape(expected):
         return np.inf, np.size(expected)
     with np.errstate(invalid="ignore"):
@@ -284,7 +284,7 @@ def _normalised(reader, texts):
 
 
 def _scores_first(reader, texts):
-    """Compares a word's score with the distribution from a text without it."""
+    """Compares a word's score with the distribution before that word."""
     text = texts.text
     if reader.scores_are_entries:
         raise _NotApplicable("it gives distributions, not scores of words")
@@ -397,7 +397,7 @@ class _Reader:
 
     @property
     def places(self):
-        """The places whose words are scored one by one."""
+        """Positions whose words are scored one by one."""
         step = -(-self.length // _MOST_PLACES)
         return range((self.length - 1) % step, self.length, step)
 
@@ -458,17 +458,17 @@ class _Reader:
         return np.asarray(scores[weights > 0], "float64")
 
     def unseen(self, text, place, texts):
-        """Returns log-probabilities of all words at a place, from a text that
-        is changed from this place on."""
+        """Returns log-probabilities of all words at a position, after the
+        tokens from there on were changed."""
         changed = texts.change(text, place, len(text))
         return self.distributions(changed)[place]
 
     def words_at(self, texts):
-        """Yields places, each with the log-probabilities `(..., V)` there."""
+        """Yields positions and the log-probabilities `(..., V)` there."""
         yield "a place", self.distributions(texts.text)
 
     def _all_words(self, token, state):
-        """Returns scores `(V,)` of all words after a token, by `_next`."""
+        """Returns scores `(V,)` of all words after a token, using `_next`."""
         size, found = min(_CANDIDATES, self.vocabulary_size), []
         state = {k: ops.repeat(v, size, axis=0) for k, v in state.items()}
         token = np.full(size, token)
@@ -579,7 +579,7 @@ class _Places(_Reader):
         return self.pieces(text, len(text))
 
     def pieces(self, text, size):
-        """Returns distributions from calls with `size` places each."""
+        """Returns distributions, computed for `size` positions per call."""
         parts = [
             self.model.log_probabilities_at(
                 text, begin, min(begin + size, len(text))
@@ -618,7 +618,7 @@ class _Adaptive(_Reader):
             )
 
     def distributions(self, text):
-        """Returns distributions, each segment's from the weights before it."""
+        """Returns distributions, computed before learning from each segment."""
         found, lm = [], self.model.lm
         for token_ids, state in self._segments(text):
             mapping = list(zip(lm.trainable_variables, self.model.weights))
@@ -672,7 +672,7 @@ class _Function(_Reader):
             yield f"place {place}", self._words(texts.text, place)
 
     def _words(self, text, place):
-        """Returns log-probabilities of all words at a place, from a call for
+        """Returns log-probabilities of all words at a position, with a call for
         each word."""
         if self.vocabulary_size > _MOST_CALLS:
             raise _NotApplicable(

@@ -69,7 +69,7 @@ _ROWS = 128
 
 @dataclasses.dataclass(frozen=True)
 class PairAccuracy:
-    """Accuracy over minimal pairs, as the mean of their paradigms.
+    """Accuracy over minimal pairs, averaged over their paradigms.
 
     A pair is right if the good sentence has the higher score, and a tie if both
     scores are equal. Sentences that differ only in unknown words are the same
@@ -110,7 +110,7 @@ class PairAccuracy:
 
 class GroupedResults(tables.ResultTable):
     """Base class of results with groups, such as phenomena. Accuracies are
-    means over the groups of the last of `levels`."""
+    averaged over the groups at the last level in `levels`."""
 
     @property
     def accuracy(self):
@@ -152,7 +152,7 @@ class GroupedResults(tables.ResultTable):
         }
 
     def _groups(self, name, places=None, default=None):
-        """Maps each value of a field to the list of its places."""
+        """Maps each value of a field to the list of its rows."""
         groups = {}
         for place in range(len(self)) if places is None else places:
             value = self._value(place, name)
@@ -362,8 +362,8 @@ def minimal_pairs(
 
 
 def mean_accuracy(groups):
-    """Returns the mean over groups, float arrays of zeros and ones, of each
-    group's mean, and its 95% interval as in `PairAccuracy`."""
+    """Returns the mean of the groups' means, and its 95% interval as in
+    `PairAccuracy`; groups are float arrays of zeros and ones."""
     means = np.array([group.mean() for group in groups])
     accuracy = float(means.mean())
     if len(groups) == 1:
@@ -374,7 +374,7 @@ def mean_accuracy(groups):
 
 
 def _as_dict(where, pair):
-    """Converts a pair to a dict; raises `ValueError` without two sentences."""
+    """Converts two sentences to a dict, or raises `ValueError`."""
     if not isinstance(pair, dict):
         pair = () if isinstance(pair, str) else tuple(pair)
         pair = dict(zip(SENTENCES, pair)) if len(pair) == 2 else {}
@@ -393,7 +393,7 @@ class TokenizedText:
 
     Attributes:
         ids: int32 array `(tokens,)`.
-        starts: list of integers, the place of each part's first token.
+        starts: list of integers, the index of each part's first token.
         unknown: list of strings, the tokens that are not in the vocabulary.
     """
 

@@ -67,7 +67,7 @@ def perplexity_by_recency(model, batches, edges=EDGES, verbose=1):
     Args:
         model: as for `perplexity`.
         batches: `memlm_keras.data.Batches` or `SentenceBatches` of the whole
-            text. Documents come from their corpus or `document_starts`;
+            text. Documents are known from the corpus or from `document_starts`;
             otherwise, the text is one document. Unknown words have their own
             bin if the batches have a `vocabulary`.
         edges: increasing integers, the largest distance of each bin, except

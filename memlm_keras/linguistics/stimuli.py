@@ -48,8 +48,8 @@ class StimulusSurprisal(tables.ResultTable):
     def columns(self):
         """Returns a dict of columns, with one row per word.
 
-        The columns of the table come first. If a new column has the name of one
-        of them, it gets the prefix `memlm_`.
+        The columns of the table come first. A new column with the name of such
+        a column gets the prefix `memlm_`.
         """
         end = self._ends()
         own = self.words.columns()
@@ -116,7 +116,7 @@ class StimulusSurprisal(tables.ResultTable):
         return self._with_rows(own, self.words.sentence[first] - 1)
 
     def _with_rows(self, own, places):
-        """Adds the columns of the table before `own`."""
+        """Puts the columns of the user's table before the columns `own`."""
         table = {
             name: [self.rows[place][name] for place in places]
             for name in self.rows[0]
@@ -291,7 +291,7 @@ def _words(row, sentence, regions):
 
 
 def _numbers_at(text, length, column):
-    """Converts a text of positions to the number of each word's region."""
+    """Converts a string of positions to the number of each word's region."""
     numbers = [0] * length
     if not text:
         return numbers

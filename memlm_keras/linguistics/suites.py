@@ -59,8 +59,8 @@ class Formula:
 
     `(region;%condition%)` is the surprisal of a region, and `(*;%condition%)`
     that of a whole sentence. `+` and `-` bind tighter than `<`, `>` and `=`,
-    which bind tighter than `&` and `|`. Round and square brackets group. `=` is
-    true for numbers within 0.001 bits or a factor of 1.00001.
+    which bind tighter than `&` and `|`. Round and square brackets group terms.
+    `=` is true for numbers within 0.001 bits or a factor of 1.00001.
 
     Args:
         text: string.
@@ -70,7 +70,7 @@ class Formula:
             the name of a condition.
 
     Raises:
-        ValueError: for a syntax error; the message has its place.
+        ValueError: for a syntax error; the message gives its position.
 
     Example:
 
@@ -123,7 +123,7 @@ class Formula:
         )
 
     def _require(self, node, truth):
-        """Checks that an expression is boolean, or a number if not `truth`."""
+        """Checks that an expression is boolean if `truth`, or else a number."""
         place = self._places[node.col_offset]
         match node:
             case ast.List(elts=[inner]):
@@ -330,7 +330,7 @@ def _suite(content):
 
 
 def _new(known, name, what, value):
-    """Adds a value under a new name, and returns it."""
+    """Adds a value under a new name to a dict, and returns the value."""
     if name in known:
         raise ValueError(f"it has {what} {name} twice")
     known[name] = value

@@ -99,8 +99,8 @@ def _evaluate_run(opened, text, measures, verbose):
 
 
 def _experiment_and_model(opened, text, verbose):
-    """Returns the experiment of a run and its model, whose vocabulary reads the
-    dataset in `text`, if there is one."""
+    """Returns a run's experiment and its model; with a `dataset` in `text`, the
+    experiment is on that dataset, read with the model's vocabulary."""
     if opened.counts:
         # Counting takes seconds, so n-gram models are not saved.
         experiment = opened.experiment
@@ -125,7 +125,7 @@ def _experiment_and_model(opened, text, verbose):
 
 
 def _results_before(opened, text):
-    """Returns the earlier results of a run, empty for another text."""
+    """Returns a run's earlier results, or `{}` if another text is given."""
     if text or opened.folder is None:
         return {}
     return opened.folder.results() or {}
@@ -149,8 +149,8 @@ def _require_no_measures(opened, measures):
 
 
 def _file_and_text(opened, text):
-    """Returns a language model without a run folder, the corpus in `text`, and
-    a function from a split to batches."""
+    """Returns a language model without a run folder, the corpus that `text`
+    names, and a function from a split to batches."""
     path = opened.path
     if "dataset" not in text:
         raise options.UsageError(
@@ -252,7 +252,7 @@ def _evaluate_by(runs, text, parts, measures, verbose, typed):
 
 def _side_by_side(runs, text, measures, verbose):
     """Yields name, model, corpus and a function from a split to batches for
-    each run, and with `cache_size` also for its model with a cache."""
+    each run, and again for its model with a cache if `cache_size` is given."""
     names = [run.name for run in runs]
     if len({*names}) < len(names):
         names = [run.path for run in runs]

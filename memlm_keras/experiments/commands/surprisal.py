@@ -237,7 +237,7 @@ def _write_stimuli(
     frequency=None,
     spillover=0,
 ):
-    """Writes a table with the words or regions of a table of sentences."""
+    """Writes the surprisal of words or regions in a table of sentences."""
     if by != "word" and regions is None:
         raise options.UsageError("--by needs --regions.")
     linguistics = memlm.linguistics
@@ -277,7 +277,7 @@ def _write_stimuli(
 
 
 def _counted_text(frequency, opened):
-    """Returns the text for the frequency of words."""
+    """Returns the text in which to count words for their frequencies."""
     if frequency != "train":
         with options.wrong_use():
             return [*memlm.data.text_store.read_lines(frequency)]

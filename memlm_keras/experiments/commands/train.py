@@ -164,8 +164,8 @@ def _command(preset, dataset, values):
 
 
 def _further(dataset, values):
-    """Returns the command for training the English model further, without
-    options that it does not accept; `None` if it cannot read the text."""
+    """Returns the command that trains the package's English model further, with
+    the options that it accepts; `None` if it cannot read the text."""
     try:
         Experiment(_ENGLISH, dataset, **values)
     except options.NoUseError as error:

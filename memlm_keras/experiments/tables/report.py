@@ -56,7 +56,7 @@ class Summary:
 
 
 def summarize(values):
-    """Returns the `Summary` of values, without `None`s, or `None`."""
+    """Returns the `Summary` of the values that are not `None`, if any."""
     values = [value for value in values if value is not None]
     if not values:
         return None

@@ -27,9 +27,9 @@ _LINES_OF_A_FAILURE = 8
 class Run:
     """A run for `run_all`; subclasses define `train(stop)`.
 
-    `train` trains or continues until `stop()` is true, and sets `results`. It
-    returns `None`, or a message if it failed. `print_missing` uses `folder`,
-    `recipe` and `running`, the arguments of `train_in_process`.
+    `train` trains or continues until `stop()` is true, and sets `results`.
+    `train` returns `None`, or a message if it failed. `print_missing` reads the
+    attributes `folder`, `recipe` and `running`.
     """
 
     def __init__(self, title, results=None):
@@ -45,7 +45,7 @@ class Run:
 def run_all(runs, after=None, jobs=1, minutes=math.inf):
     """Trains all runs without results, and calls `after` after each of them.
 
-    A failure does not stop the others. Returns the number of failures."""
+    A failure does not stop the other runs. Returns the number of failures."""
     begin = time.monotonic()
     interrupted = threading.Event()
 
@@ -94,8 +94,8 @@ def run_all(runs, after=None, jobs=1, minutes=math.inf):
 
 
 def print_missing(runs, short=False):
-    """Prints the commands of the runs without results, one per line, and to
-    standard error their number."""
+    """Prints the command of each run without results, and their number to
+    standard error."""
     missing = [run for run in runs if run.results is None]
     print(f"{len(missing)} of {len(runs)} runs are missing:", file=sys.stderr)
     for run in missing:

@@ -36,8 +36,8 @@ class TableRuns:
         rows: list of labels or presets of rows; `None` for all.
         grid: dict from overrides to lists of values. Each row is trained with
             all combinations of the overrides that it uses, and the best
-            combination is chosen by the first measure. A row that sets an
-            override itself is trained if its value is listed.
+            combination is chosen by the first measure. A row that sets such an
+            override itself is trained only if the list has its value.
         overrides: dict of overrides for all rows that use them.
         measures: dict of additional measures, as for `Experiment.run`.
 
@@ -325,7 +325,7 @@ class TableRuns:
         return [picture]
 
     def _draw_sentence(self, finished):
-        """Draws the attention of all models of sentences in one sentence."""
+        """Draws the attention of all sentence models in one sentence."""
         picture = "sentence_attention.png"
         models, experiment = {}, None
         for row in self.rows:
@@ -341,7 +341,7 @@ class TableRuns:
 
 
 class TableRun(runs.Run):
-    """A run of a row with one seed; `described` is from `describe`."""
+    """A run of a row with one seed; `described` comes from `describe`."""
 
     def __init__(self, table, row, described, running):
         self.table = table
@@ -439,8 +439,8 @@ def row_experiment(preset, dataset, seed, overrides, changes):
 
 
 def describe(recipes):
-    """Returns name, recipe and settings of the experiment of each dict of
-    arguments for `row_experiment`; raises `UsageError` for unused overrides."""
+    """Returns names, recipes and settings of experiments for `row_experiment`
+    arguments; raises `UsageError` for unused overrides."""
     described, used, corpora = [], set(), {}
     # Only the commands of `list_missing` go to standard output.
     with contextlib.redirect_stdout(sys.stderr):

@@ -104,8 +104,8 @@ class MemlmForCausalLM(
 ):
     """A language model of this package as a `transformers` model.
 
-    `wrap` makes it. It has the parameters and dtypes of the wrapped model, so
-    training one of them trains both.
+    `wrap` makes it. Both models share parameters and dtypes, so training one of
+    them trains both.
 
     Args:
         config: `MemlmConfig`.
@@ -118,9 +118,9 @@ class MemlmForCausalLM(
     Call arguments:
         input_ids: int tensor `(batch, time)`. The model starts from the state
             in the cache or from an empty context. Id `vocab_size` is padding.
-        attention_mask: tensor `(batch, time)`, or with all columns since the
-            first call, that is zero at padding; or `None`. Padding can be
-            anywhere in a row, is skipped, and does not change the state.
+        attention_mask: `None`, or a tensor that is zero at padding,
+            `(batch, time)` or with all columns since the first call. Padding
+            can be anywhere in a row and does not change the state.
         cache: `MemlmCache`, which is changed in place, or `None`; also called
             `past_key_values`.
         labels: int tensor `(batch, time)`, such as `input_ids`. The loss is the
@@ -283,9 +283,9 @@ class MemlmForCausalLM(
 class MemlmTokenizer(transformers.PreTrainedTokenizer):
     """A vocabulary of this package as a tokenizer of `transformers`.
 
-    Ids are those of the vocabulary. A text that does not begin with an end of a
-    sentence gets one there, so that the first word is predicted. Nothing is
-    added at the end. The id of padding is the size of the vocabulary.
+    The ids are the same as in the vocabulary. An end-of-sentence token is added
+    at the beginning of a text without one, so that the first word is predicted.
+    The id of padding is the size of the vocabulary.
 
     Args:
         vocabulary_file: path of a file of `Vocabulary.save`.

@@ -1,7 +1,7 @@
 """Exports a page that runs a language model in a browser.
 
 The folder contains the page, a step of the model as ONNX, facts about the model
-as JSON, and the engine. Only tracing the step imports TensorFlow.
+as JSON, and the engine. TensorFlow is imported only to trace the step.
 """
 
 import base64
