@@ -52,7 +52,7 @@ def __dir__():
 
 
 def _is_program():
-    """Returns whether `memlm` or a recipe runs: these import Keras later."""
+    """Returns whether the running program is `memlm` or a recipe."""
     if sys.argv[:1] == ["-m"]:
         return "memlm_keras" in sys.orig_argv
     program = pathlib.Path(sys.argv[0] if sys.argv else "").resolve()
@@ -62,7 +62,7 @@ def _is_program():
     )
 
 
-# Keras loads a saved model only if its classes are registered. A program
-# imports Keras later, because its flags set the backend.
+# Keras loads a saved model only if its classes are registered. `memlm` and
+# recipes import Keras later, because their flags set the backend.
 if "keras" in sys.modules or not _is_program():
     load_all()

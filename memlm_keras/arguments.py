@@ -1,7 +1,7 @@
 """Checks and serializes the arguments of constructors.
 
-A failed check raises a `ValueError`. Some commands use these checks without
-Keras, so functions import Keras only where they need it.
+A failed check raises a `ValueError`. Functions import Keras only where they
+need it, since some commands use these checks without Keras.
 """
 
 import inspect
@@ -39,8 +39,8 @@ def require_one_of(name, value, choices):
 
 
 def require_instance(name, value, cls, what):
-    """Raises `ValueError` unless `value` is an instance of `cls`; `what`
-    describes the instances."""
+    """Raises `ValueError` unless `value` is an instance of `cls`, which `what`
+    describes."""
     if not isinstance(value, cls):
         raise ValueError(f"`{name}` must be {what}. Received: {name}={value!r}")
 
@@ -48,8 +48,8 @@ def require_instance(name, value, cls, what):
 def require_integers(
     name, values, ndim=1, vocabulary_size=None, minimum_size=1
 ):
-    """Converts values to an array of integers, without copying a memory map;
-    raises `ValueError` for others."""
+    """Returns `values` as an array, without copying a memory map; raises
+    `ValueError` unless they are integers."""
     values = np.asanyarray(values)
     if not values.size and not minimum_size:
         # NumPy converts an empty list to an array of floats.
@@ -67,8 +67,8 @@ def require_integers(
 
 
 def require_token_ids(name, ids, vocabulary_size, ndim=2, minimum_time=1):
-    """Returns token ids as an int32 array of rank `ndim`; `None` allows any
-    rank. Raises `ValueError` for others."""
+    """Returns token ids as an int32 array of rank `ndim`, or of any rank if
+    `ndim` is `None`; raises `ValueError` for invalid ids."""
     from keras import ops
 
     form = {1: "(time,)", 2: "(batch, time)", None: "(..., time)"}[ndim]
@@ -109,8 +109,8 @@ def _require_ids_below(name, ids, vocabulary_size):
 
 
 def require_vocabulary(model, vocabulary=None):
-    """Returns `vocabulary`, or the model's own if it is `None`; raises
-    `ValueError` if it does not fit the model."""
+    """Returns `vocabulary`, or by default the model's own; raises `ValueError`
+    if the vocabulary does not fit the model."""
     own = getattr(model, "vocabulary", None)
     if vocabulary is None and own is None:
         raise ValueError(
@@ -137,8 +137,8 @@ def require_vocabulary(model, vocabulary=None):
 
 
 def require_streaming(what, model):
-    """Raises `ValueError` unless `model` is causal; the message says that
-    `what` needs a causal model."""
+    """Raises `ValueError` unless `model` is causal; `what` is the operation
+    that needs a causal model."""
     if not model.causal:
         raise ValueError(
             f"{what} needs a causal model. Received: a model with a "
@@ -151,7 +151,7 @@ def require_streaming(what, model):
 
 def require_state(received, expected, batch_size):
     """Raises `ValueError` unless a state matches `expected`, a dict from names
-    to shapes without the batch; `None` allows any `batch_size`."""
+    to shapes without the batch axis; `batch_size=None` allows any size."""
     if not isinstance(received, dict) or set(received) != set(expected):
         names = sorted(received) if isinstance(received, dict) else received
         raise ValueError(
@@ -185,7 +185,7 @@ def serialize(value):
 class Configured:
     """Mix-in for layers whose `get_config` returns constructor arguments.
 
-    Each argument must also be an attribute.
+    Each constructor argument must also be an attribute of the layer.
     """
 
     def get_config(self):
@@ -208,7 +208,7 @@ def constructor_arguments(cls):
 
 
 def config_of(layer, *names):
-    """Returns the serialized values of attributes, a dict by name."""
+    """Returns a dict from names of attributes to serialized values."""
     return {name: serialize(getattr(layer, name)) for name in names}
 
 

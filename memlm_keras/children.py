@@ -11,12 +11,12 @@ _SECONDS = 1.0
 
 
 def end_with_parent(parent=None):
-    """Sends SIGTERM to this process when its parent has ended; `None` reads
-    the parent's process id from the environment."""
+    """Sends SIGTERM to this process when its parent has ended; by default, the
+    environment contains the parent's process id."""
     parent = parent or int(os.environ.pop(PARENT, 0))
 
     def watch():
-        # When its parent has ended, a process gets another parent.
+        # A process whose parent has ended gets another parent.
         while os.getppid() == parent:
             time.sleep(_SECONDS)
         os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Atomic writes, reads with clear errors, and a silenced standard error."""
+"""Atomic writes, reads with clear errors, and suppression of standard error."""
 
 import contextlib
 import csv
@@ -41,8 +41,8 @@ def atomic_path(path):
             "path"
         )
     _make_writable_parent(path)
-    # Several writers may replace one path at the same time. A killed writer
-    # leaves a hidden folder, which the next writer removes.
+    # Several processes may replace the same path at once. A killed process
+    # leaves a hidden folder, which the next writing process removes.
     _remove_folders_of_killed_writers(path.parent)
     try:
         with _writer_folder(path.parent) as folder:
@@ -104,8 +104,8 @@ def _make_writable_parent(path):
         )
 
 
-# Each writer locks a file in its own folder. The kernel also releases the lock
-# of a killed process. A process id would mean nothing in another container.
+# Each writing process locks a file in its own folder. If a process is killed,
+# the kernel releases its lock. (A process id is unknown to other containers.)
 _LOCK, _NEW, _OLD = "lock", "new", "old"
 
 
@@ -117,7 +117,7 @@ def _writer_folder(parent):
         folder = parent / f".memlm-{uuid.uuid4().hex[:12]}.partial"
         folder.mkdir()
         try:
-            # Another writer may remove the folder before it is locked.
+            # Another process may remove the folder before it is locked.
             lock = _lock(folder / _LOCK)
         except OSError:
             folder.rmdir()
@@ -157,7 +157,7 @@ def _lock(file, required=False):
     except BlockingIOError:
         pass
     except OSError:
-        # Without locks, it is unknown whether the other writer still runs.
+        # The file system has no locks: the other process may still run.
         if not required:
             return lock
         os.close(lock)
@@ -174,7 +174,7 @@ def _is_at(lock, file):
         return False
 
 
-# Name of the lock file, whose text names the process that locks the folder.
+# Name of the lock file, whose text identifies the process with the lock.
 LOCK = ".lock"
 # Descriptors of the locks that this process holds, by folder.
 _held = {}
@@ -184,9 +184,9 @@ _held = {}
 def hold(folder):
     """Locks a folder for this process during the block.
 
-    The folder is created if necessary. `BlockingIOError` names the process
-    that holds the lock. If the folder is moved or deleted meanwhile,
-    `atomic_path` refuses to write into it.
+    The folder is created if necessary. `BlockingIOError` names the process that
+    holds the lock. If the folder is moved or deleted in the meantime,
+    `atomic_path` raises an error instead of writing to the folder.
     """
     folder = pathlib.Path(folder)
     file = folder / LOCK
@@ -229,7 +229,7 @@ def _move_into_place(temporary, path, folder):
                 raise
         if _exchange(temporary, path):
             return
-        # `path` does not exist for a moment; another writer may create it.
+        # For a moment `path` does not exist, and another process may create it.
         shutil.rmtree(old.parent, ignore_errors=True)
         old.parent.mkdir()
         with contextlib.suppress(FileNotFoundError):
@@ -237,7 +237,7 @@ def _move_into_place(temporary, path, folder):
 
 
 def _put_back(folder):
-    """Restores what a writer moved away, unless its path exists again."""
+    """Moves old files back to their paths, unless these exist again."""
     if (folder / _OLD).is_dir():
         for old in (folder / _OLD).iterdir():
             target = folder.parent / old.name
@@ -246,7 +246,7 @@ def _put_back(folder):
 
 
 def _exchange(one, other):
-    """Swaps two paths atomically; returns `False` if the system cannot."""
+    """Swaps two paths atomically; returns whether that succeeded."""
     working_folder, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     one, other = os.fsencode(one), os.fsencode(other)
     return not ctypes.CDLL(None).renameat2(
@@ -259,7 +259,7 @@ def _is_disk_full(error):
     while error is not None:
         if getattr(error, "errno", None) in full:
             return True
-        # Errors of NumPy, HDF5 and TensorFlow have a message but no number.
+        # Errors of NumPy, HDF5 and TensorFlow have no `errno`.
         if re.search(r"requested and \d+ written|errno = 28", str(error)):
             return True
         if any(os.strerror(number) in str(error) for number in full):
@@ -272,11 +272,11 @@ def _is_disk_full(error):
 
 
 def read_json(path, what, remedy="Delete it to create it again.", types=None):
-    """Reads a JSON file, with the errors of `reading`.
+    """Reads a JSON file, and raises errors as `reading` does.
 
-    `types` is a dict from keys to types. With it, the file must contain an
-    object whose values, at any depth, have these types; and looking up a
-    missing key in the result raises an error of `reading`.
+    `types` is a dict from keys to types. If given, the file must contain an
+    object whose values, at any depth, have these types, and looking up a
+    missing key in the returned dict raises an error as `reading` does.
     """
 
     def make(values):
@@ -294,7 +294,7 @@ def read_json(path, what, remedy="Delete it to create it again.", types=None):
 
 
 class _Object(dict):
-    """JSON object whose missing keys raise the errors of `reading`."""
+    """JSON object that raises errors as `reading` does for missing keys."""
 
     def __init__(self, values, *arguments):
         super().__init__(values)
@@ -310,7 +310,7 @@ def _require_types(values, types):
         expected = types.get(name, object)
         parts = [value]
         if isinstance(expected, list):
-            # `[type]` means a list with elements of this type.
+            # In `types`, `[type]` means a list with elements of `type`.
             (expected,) = expected
             parts = value if isinstance(value, list) else [None]
         if not all(isinstance(part, expected) for part in parts):
@@ -332,7 +332,7 @@ def load_model(path, what="model", remedy="Put an intact copy in its place."):
         with blank_weights():
             return keras.saving.load_model(path, compile=False)
     except Exception as error:
-        # Keras nests its messages; the innermost one names the cause.
+        # Keras nests error messages; the innermost one names the cause.
         reason = str(error).rpartition("Exception encountered: ")[2]
         reason = reason.strip().partition("\n")[0] or repr(error)
         raise ValueError(
@@ -342,7 +342,7 @@ def load_model(path, what="model", remedy="Put an intact copy in its place."):
 
 
 _making_blank = threading.RLock()
-# Initializers with an own `__call__`.
+# Keras' random initializers that define `__call__`.
 _RANDOM = (
     "Orthogonal",
     "RandomNormal",
@@ -354,8 +354,8 @@ _RANDOM = (
 
 @contextlib.contextmanager
 def blank_weights():
-    """Context in which this thread makes layers with zeros in place of unseeded
-    random weights, which a file replaces: on JAX, each shape is compiled."""
+    """Context in which this thread initializes weights with zeros instead of
+    unseeded random values, which JAX would compile for each shape."""
     import keras
     import numpy as np
 
@@ -373,7 +373,7 @@ def blank_weights():
         return make
 
     with _making_blank, contextlib.ExitStack() as stack:
-        # Keras places random weights on several devices as it draws them.
+        # With several devices, only Keras' initializers place the weights.
         if keras.distribution.distribution() is None:
             for name in _RANDOM:
                 cls = getattr(keras.initializers, name)
@@ -405,8 +405,8 @@ def reading(path, what, remedy):
 def open_lines(path):
     """Opens a text file for reading bytes, and skips a byte order mark.
 
-    Unpacks gzip files, and zip archives with one file. Yields the file, and a
-    function that returns the fraction of the file that was read."""
+    Decompresses gzip files, and zip archives with one file. Yields the file,
+    and a function that returns the fraction of the file that was read."""
     with contextlib.ExitStack() as stack:
         raw = file = stack.enter_context(open(path, "rb"))
         size = os.fstat(raw.fileno()).st_size
@@ -435,8 +435,8 @@ def open_lines(path):
 
 @contextlib.contextmanager
 def silent_stderr():
-    """Discards standard error in the block: on import, TensorFlow logs to it
-    before it reads its log level."""
+    """Discards standard error in the block, since TensorFlow's import logs to
+    it before reading its log level."""
     if sys.stderr is not None:
         sys.stderr.flush()
     try:
@@ -454,8 +454,8 @@ def silent_stderr():
 
 
 def import_package(module, user, package=None):
-    """Imports an optional module without TensorFlow's log; an `ImportError`
-    names the `user` that needs it and the package to install."""
+    """Imports an optional module and suppresses TensorFlow's log; an
+    `ImportError` names the package to install and `user`, which needs it."""
     try:
         with silent_stderr():
             return importlib.import_module(module)

@@ -1,4 +1,4 @@
-"""Registry of export formats, which imports no layers and no models.
+"""Registry of export formats; this module imports no layers and no models.
 
 Each folder of `memlm_keras/integrations` adds formats and can be deleted.
 """
@@ -17,24 +17,24 @@ ENTRY_POINTS = "memlm_keras.formats"
 class Format(NamedTuple):
     """An export format."""
 
-    # Dotted name of the function `(model, vocabulary, options, path)` that
-    # writes the format; it is imported only on the format's backend.
+    # Dotted name of the function that writes the format, with the arguments
+    # `(model, vocabulary, options, path)`; imported only on `backend`.
     writer: str
-    server: str  # the server that loads the format
-    place: str  # where `memlm export` writes a model `{name}`
-    # Command that starts the server, with `{path}` and its parent `{folder}`,
-    # both quoted, and `{name}`, the name of the parent.
+    server: str  # server that loads the format
+    place: str  # default path in `memlm export`
+    # Command that starts the server; `{path}` is the exported file or folder,
+    # `{folder}` its parent and `{name}` the parent's name.
     start: str = ""
-    # Suffix of the file, or "" for the folder, that computes one streamed step;
-    # `None` for a folder with versions.
+    # Suffix of the exported file; "" for a folder, and `None` for a folder with
+    # one subfolder for each version.
     suffix: str | None = None
-    packages: tuple[str, ...] = ()  # needed besides the backend's package
-    options: tuple[str, ...] = ()  # arguments of `export` for this format
-    mark: str | None = None  # a file that every folder of this format contains
+    packages: tuple[str, ...] = ()  # required packages
+    options: tuple[str, ...] = ()  # extra arguments of `export`
+    mark: str | None = None  # file that each such folder contains
     backend: str = "tensorflow"
     needs_vocabulary: bool = True
-    # Dotted name of a function that returns further options; it is called
-    # before the backend is imported.
+    # Dotted name of a function that returns further options, called before the
+    # backend is imported.
     prepare: str | None = None
 
 
@@ -80,7 +80,7 @@ _FORMATS = {
 
 @functools.cache
 def formats():
-    """Returns all formats, a dict of `Format`s by name.
+    """Returns a dict of all `Format`s by name.
 
     Other packages add formats by entry points of the group
     `memlm_keras.formats`, each of which names a dict of `Format`s.

@@ -1,5 +1,5 @@
-"""Gradients, functions with a custom backward pass, and functions that a
-recorded training step runs as one operation."""
+"""Gradients, custom backward passes, and Python functions that become one
+operation when PyTorch traces a training step."""
 
 import functools
 
@@ -8,18 +8,18 @@ from keras import ops
 from keras import tree
 
 # Smallest divisors of a vector and of its gradient: a zero vector has no
-# direction, and the gradient grows without bound near zero.
+# direction, and near zero the gradient grows without bound.
 UNIT = 2.0**-50, 2.0**-10
 
 
 def with_gradient(forward, backward, plain=None):
-    """Returns a function with the gradients `backward(kept, *upstream)`.
+    """Returns a function with a custom backward pass.
 
-    `forward` returns `(results, kept)`. `plain` returns only the results; it
-    runs where no gradient is needed, except on TensorFlow.
+    `forward` returns `(results, kept)`, `backward(kept, *upstream)` gradients,
+    and `plain` only results; `plain` is not used on TensorFlow.
     """
-    # `keras.ops.custom_gradient` supports only one result on PyTorch, and
-    # passes only the arguments to the backward pass.
+    # On PyTorch, `keras.ops.custom_gradient` supports only one result, and its
+    # backward pass gets only the arguments.
     if plain is None:
 
         def plain(*arguments):
@@ -50,7 +50,7 @@ def _by_tensorflow(forward, backward, plain):
         results, kept = forward(*arguments)
         return results, lambda *upstream: backward(kept, *upstream)
 
-    # TensorFlow does not accept variables as arguments of such functions.
+    # A `tf.custom_gradient` function does not accept variables as arguments.
     return lambda *arguments: function(*map(tf.convert_to_tensor, arguments))
 
 
@@ -90,11 +90,11 @@ def _torch_function():
 
 
 def divide_by_length(parts, least=UNIT, axis=None):
-    """Divides vectors by their lengths, or by `least[0]` if that is larger.
+    """Divides vectors by their length, or by `least[0]` if that is larger.
 
-    `parts` is a tuple of tensors, one for each element of the vectors; with
-    `axis`, it is one tensor with the elements along that axis. Gradients are
-    divided by at least `least[1]`.
+    `parts` is a tuple with one tensor for each element of the vectors or, with
+    `axis`, one tensor with the elements along that axis. Gradients are divided
+    by the length, or by `least[1]` if that is larger.
     """
 
     def forward(*parts):
@@ -113,9 +113,9 @@ def divide_by_length(parts, least=UNIT, axis=None):
 
 
 def divide_by_length_gradient(divided, length, upstream, least, axis=None):
-    """Returns the gradient of the `parts` of `divide_by_length`, given its
-    results and the lengths of the vectors."""
-    # A vector of length one can change only in direction.
+    """Returns the gradient of the `parts` of `divide_by_length`; `divided` are
+    its results, and `length` is the length of the vectors."""
+    # Results have length one, so only a vector's direction has a gradient.
     along = _sum_of_products(divided, upstream, axis)
     along = ops.where(length > least[0], along, ops.zeros_like(along))
     divisor = ops.maximum(length, least[1])
@@ -126,7 +126,7 @@ def divide_by_length_gradient(divided, length, upstream, least, axis=None):
 
 
 def length_of(parts, axis=None):
-    """Returns the lengths of vectors in float32; see `divide_by_length`."""
+    """Returns the length of vectors in float32; see `divide_by_length`."""
     return ops.sqrt(_sum_of_products(parts, parts, axis))
 
 
@@ -139,8 +139,9 @@ def _sum_of_products(left, right, axis):
 
 
 def value_and_gradients(function):
-    """Returns a function that computes `function(tensors, *others)`, a pair
-    `(scalar, more)`, and the gradients of the scalar for `tensors`."""
+    """Returns a function that computes
+    `value, more = function(tensors, *others)` and the gradients of `value` for
+    `tensors`."""
     # `function` must not assign variables, since JAX compiles it.
     backend = keras.backend.backend()
     if backend == "jax":
@@ -175,21 +176,21 @@ def value_and_gradients(function):
     return with_gradients
 
 
-# === Operations of recorded steps on PyTorch ===
+# === Operations of traced steps on PyTorch ===
 
-# Pairs of `function` and `like`; the operation takes an index in this list.
+# Pairs of `function` and `like`; an argument of the operation is the index.
 _functions = []
 
 
 def opaque(function, like):
-    """Returns `function` as one operation of a recorded step, so that it may
+    """Makes `function` one operation for PyTorch's tracing, so that it may
     branch on the values of its tensors.
 
     Args:
         function: function of tensors that returns a tuple of new tensors,
             without gradients.
-        like: function that returns empty tensors with the shapes and dtypes of
-            these results, and does not read values.
+        like: function of the same tensors that returns empty tensors with the
+            shapes and dtypes of the results, without reading values.
     """
     from torch._subclasses import FakeTensor
 

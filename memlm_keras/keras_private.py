@@ -1,6 +1,6 @@
-"""The private functions of Keras that this package uses.
+"""Imports the private functions of Keras that this package uses.
 
-Tested with Keras 3.15. Any later version may rename or remove them.
+They were tested with Keras 3.15; a later version may rename or remove them.
 """
 
 # Other files import these names from here.
@@ -8,11 +8,12 @@ Tested with Keras 3.15. Any later version may rename or remove them.
 
 import keras
 
-# The mask functions read and set the mask that a tensor carries to the next
-# layer. `rnn` is the loop over time of every recurrent layer. The scopes show
-# whether Keras infers shapes or runs without variables. `AutocastScope` sets
-# the dtype that variables are cast to. `quantize` and `summary` call the two
-# functions after it, and `module_utils` imports TensorFlow on first use.
+# The mask functions read and set the mask that a tensor carries. `rnn` is the
+# loop over time of every recurrent layer. The scopes tell whether Keras infers
+# shapes or runs without variables. `AutocastScope` sets the dtype that
+# variables are cast to. Keras' `quantize` calls `should_quantize_layer`,
+# `summary` calls `weight_memory_size`, and `module_utils` imports TensorFlow
+# when first used.
 try:
     from keras.src.backend import get_keras_mask
     from keras.src.backend import rnn
@@ -32,14 +33,14 @@ except ImportError as error:
     ) from error
 
 if keras.backend.backend() == "torch":
-    # Contains `uniform`, `dropout` and the other random functions.
+    # This module contains Keras' random functions on PyTorch.
     from keras.src.backend.torch import random as torch_random
 
-# Module that contains the functions that `keras.models.clone_model` calls.
+# Name of the module in which `keras.models.clone_model` finds functions.
 CLONING = "keras.src.models.cloning"
 
 
 def leave_out_tensorflow():
-    """Stops Keras from importing TensorFlow on another backend to set its seed
-    and to check objects that are saved; the import takes seconds."""
+    """Stops Keras on other backends from importing TensorFlow, which takes
+    seconds, only to set its seed and to check objects that are saved."""
     module_utils.tensorflow._available = False

@@ -8,11 +8,11 @@ from memlm_keras.arguments import Configured
 
 
 class Int8Kernels(Configured):
-    """Mix-in for layers whose matrices `quantize("int8")` makes int8.
+    """Mix-in for layers whose matrices `quantize("int8")` converts to int8.
 
-    Each trainable matrix is replaced by an int8 weight and a float32 scale for
-    each column. The matrix's attribute returns their quotient, so the code of a
-    layer stays the same. List the mix-in before a Keras layer among the bases.
+    An int8 weight and a float32 scale per column replace each trainable matrix.
+    The matrix's attribute then returns weight divided by scale, so a layer's
+    code stays the same. List the mix-in before a Keras layer among the bases.
     """
 
     def quantize(self, mode=None, type_check=True, config=None):
@@ -39,7 +39,7 @@ class Int8Kernels(Configured):
         return self.call(*args, **kwargs)
 
     def _matrices(self):
-        """Returns the trainable matrices, a dict by attribute name."""
+        """Returns a dict from attribute names to trainable matrices."""
         trainable = {id(weight) for weight in self.trainable_weights}
         return {
             name: value
@@ -73,7 +73,7 @@ class Int8Kernels(Configured):
         if kept is not None:
             scale = getattr(self, f"{name}_scale")
             return ops.cast(kept, self.compute_dtype) / scale
-        # Only on PyTorch do Keras layers have this method.
+        # Keras layers have the method `__getattr__` only on PyTorch.
         parent = getattr(super(), "__getattr__", None)
         if parent is not None:
             return parent(name)
@@ -83,8 +83,8 @@ class Int8Kernels(Configured):
 
 
 def expanded(layer):
-    """Returns a copy of a layer or cell with its int8 matrices converted to
-    floats, once for a whole loop; or the layer itself if it has none."""
+    """Returns a copy of a layer or cell whose int8 matrices are converted to
+    floats, for use in a loop; or the layer itself if it has no int8 matrix."""
     new = {}
     if hasattr(layer, "cell"):
         new = {"cell": expanded(layer.cell)}
@@ -96,21 +96,21 @@ def expanded(layer):
         new = {name: getattr(layer, name) for name in names}
     if not new:
         return layer
-    # `copy.copy` would save and load a Keras layer.
+    # `copy.copy` of a Keras layer would save and load the layer.
     other = object.__new__(type(layer))
     vars(other).update(vars(layer), **new)
     return other
 
 
 class DistinctKernels(Int8Kernels):
-    """Mix-in for layers that draw all matrices by one `kernel_initializer`."""
+    """Mix-in for layers whose matrices share one `kernel_initializer`."""
 
     def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def add_kernel(self, name, shape):
-        """Adds a weight whose initial values differ from other weights'."""
+        """Adds a weight with initial values that differ from other weights."""
         return self.add_weight(
             name=name,
             shape=shape,
@@ -118,7 +118,7 @@ class DistinctKernels(Int8Kernels):
         )
 
     def add_bias(self, values, units):
-        """Adds a bias that repeats each of the `values` `units` times."""
+        """Adds a bias that repeats each of `values`, `units` times."""
         return self.add_weight(
             name="bias",
             shape=(len(values) * units,),

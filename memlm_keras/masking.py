@@ -1,4 +1,4 @@
-"""Sliding windows, attention scores over their slots, and masked steps.
+"""Sliding windows, additive attention scores over windows, and masked steps.
 
 Shapes of additive scores: B batch, T time, L window, k units.
 """
@@ -11,21 +11,21 @@ from keras import ops
 from memlm_keras.gradients import opaque
 from memlm_keras.gradients import with_gradient
 
-# Smallest number of steps in a block, since small products are slow.
+# Smallest number of steps in a block: small matrix products are slow.
 _LEAST_BLOCK = 32
 
-# Number of steps in a block of additive scores. Each step is scored with all
-# positions that the block sees: larger blocks waste more scores, smaller ones
-# need more operations.
+# Number of steps in a block of additive scores. A block computes scores between
+# all its steps and all positions that any of them sees, so large blocks waste
+# scores, and small blocks need more operations.
 _SCORED_BLOCK = 16
 
-# Size of a tensor that fits in a core's cache with a few others.
+# Number of elements such that a few tensors fit in a core's cache.
 _CACHED = 200_000
 
 
 def masked_softmax(scores, mask):
-    """Computes the softmax of `(..., L)` over allowed slots, in float32; zeros
-    if no slot is allowed."""
+    """Computes the softmax of `(..., L)` over allowed slots, in float32;
+    returns zeros where no slot is allowed."""
     allowed = ops.cast(mask, "float32")
     if scores.shape[-1] == 1:
         # The softmax of one slot is 1, and Keras would warn about it.
@@ -37,16 +37,15 @@ def masked_softmax(scores, mask):
 class SlidingWindow:
     """A sliding window over the most recent steps, for use in a memory.
 
-    Its state is `{"window": (batch, slots, ...), "filled": (batch,) int32}`:
-    the remembered tensors, the most recent last, and the number of filled
-    slots.
+    The state is `{"window": (batch, slots, ...), "filled": (batch,) int32}`:
+    the remembered tensors, most recent last, and the number of filled slots.
 
     Args:
         size: integer, number of steps that each step sees.
         shape: tuple of integers, shape of the remembered tensor of one step.
         dtype: string, dtype of the remembered tensors.
-        current: whether the last of these steps is the current one. Then the
-            state has one slot less.
+        current: whether a step sees itself, as the last of these steps; if so,
+            the state has `size - 1` slots.
     """
 
     def __init__(self, size, shape=(), dtype="float32", current=False):
@@ -68,7 +67,7 @@ class SlidingWindow:
         """Appends the remembered tensors of new steps to the window.
 
         Args:
-            state: the state before.
+            state: the state before the new steps.
             remembered: tensor `(batch, time, ...)`.
             mask: boolean tensor `(batch, time)`, `True` for the steps to
                 remember, which are at the front of each row; `None` for all.
@@ -103,8 +102,8 @@ class SlidingWindow:
 
     def before(self, state, extended, positions):
         """Returns the states before steps `(batch, queries)`, int32, as one
-        state with `batch * queries` rows; `state` is the state before `slide`,
-        `extended` the window that it returned."""
+        state with `batch * queries` rows; `state` is the argument of `slide`,
+        and `extended` its first result."""
         slots = ops.arange(self.slots, dtype="int32")
         seen = positions[..., None] + slots
         rows, queries = ops.shape(positions)
@@ -119,8 +118,8 @@ class SlidingWindow:
         }
 
     def slot(self, extended, index):
-        """Returns the content of a slot at each step, `(batch, time, ...)`;
-        slot 0 is the oldest, slot `slots` is the step itself."""
+        """Returns the content of one slot at each step, `(batch, time, ...)`;
+        slot 0 is the oldest, and the slot after the last is the step itself."""
         return extended[:, index : (index - self.slots) or None]
 
     def products(self, queries, extended):
@@ -151,12 +150,12 @@ def banded_sum(weights, values):
 
 
 def _in_blocks(by_step, values, slots):
-    """Moves blocks of steps, and the values that they see, to the batch axis,
-    so that cost is linear in time; also returns a function that joins results.
+    """Moves blocks of steps, with the values that they see, to the batch axis,
+    for a cost linear in time; also returns a function that joins the results.
     """
     block = max(slots, _LEAST_BLOCK)
     time = by_step.shape[1]
-    # When JAX infers shapes, time may be a symbol, which cannot be compared.
+    # When JAX infers shapes, the number of steps may be a symbol.
     short = not isinstance(time, int) or time <= 2 * block
     if time is not None and short:
         return by_step, values, lambda tensor: tensor
@@ -176,16 +175,16 @@ def _in_blocks(by_step, values, slots):
         return ops.reshape(tensor, shape)[:, :time]
 
     pieces = cut(values, count + 1)
-    # A block of steps sees values of its own block and of the next one.
+    # A block of steps sees the values of the same block and of the next one.
     values = ops.concatenate([pieces[:, :-1], pieces[:, 1:]], axis=2)
     return flat(cut(by_step, count)), flat(values), join
 
 
 def by_slot(numbers, slots):
-    """Takes elements `t` to `t + slots - 1` of each row `t` of `(batch, time,
-    positions)`; returns `(batch, time, slots)`."""
+    """Selects elements `t` to `t + slots - 1` of each row `t` of
+    `(batch, time, positions)`; returns `(batch, time, slots)`."""
     batch_size, time, positions = ops.shape(numbers)
-    # Reshaping to rows that are longer by one moves row t left by t positions.
+    # Reshaping to rows with one more element moves row t left by t positions.
     flat = ops.reshape(numbers, (batch_size, time * positions))
     flat = ops.pad(flat, [[0, 0], [0, time]])
     rows = ops.reshape(flat, (batch_size, time, positions + 1))
@@ -203,7 +202,7 @@ def by_position(numbers, positions):
 
 
 class ValidSteps:
-    """Moves the valid steps of each row to its front, and back."""
+    """Moves the valid steps of each row to the front of the row, and back."""
 
     def __init__(self, mask):
         if len(mask.shape) != 2:
@@ -217,11 +216,11 @@ class ValidSteps:
         # All sort keys differ, so even an unstable sort keeps the order.
         self._order = ops.argsort(steps - valid * ops.shape(mask)[1], axis=1)
         self._places = ops.maximum(ops.cumsum(valid, axis=1) - 1, 0)
-        # The mask of the moved rows.
+        # True at the valid steps, after they were moved to the front.
         self.front = steps < count_valid(mask)[:, None]
 
     def to_front(self, tensor):
-        """Moves valid steps to the front, followed by zeros; returns `None` for
+        """Moves valid steps to the front, followed by zeros; `tensor` may be
         `None`."""
         if tensor is None:
             return None
@@ -232,16 +231,16 @@ class ValidSteps:
         return _zero_unless(self.mask, take_steps(tensor, self._places))
 
     def positions(self, positions):
-        """Returns new positions of steps, and a function that zeroes results at
-        masked steps."""
+        """Returns where steps were moved to, and a function that sets results
+        at masked steps to zero."""
         valid = take_steps(self.mask, positions)
         moved = take_steps(self._places, positions)
         return moved, functools.partial(_zero_unless, valid)
 
 
 def over_valid_steps(read):
-    """Decorates the `read` of a causal memory: with a mask, `read` gets rows
-    with their valid steps at the front, and the mask of these rows."""
+    """Decorates the `read` of a causal memory such that, with a mask, valid
+    steps are moved to the front of their rows before `read`."""
 
     @functools.wraps(read)
     def masked(self, outputs, state, token_ids=None, mask=None):
@@ -266,12 +265,12 @@ def count_valid(mask):
 
 
 def take_steps(tensor, steps):
-    """Takes the steps `(batch, n)`, int32, of each row: `(batch, n, ...)`."""
+    """Selects steps `(batch, n)` of each row; returns `(batch, n, ...)`."""
     return ops.take_along_axis(tensor, _stretch(steps, tensor), axis=1)
 
 
 def first_occurrences(token_ids):
-    """Returns the first position in its row of each word of `(batch, time)`."""
+    """Returns the first position in the row of each token `(batch, time)`."""
     time = ops.shape(token_ids)[1]
     same = ops.equal(token_ids[:, :, None], token_ids[:, None, :])
     return ops.min(ops.where(same, ops.arange(time, dtype="int32"), time), -1)
@@ -282,7 +281,7 @@ def _zero_unless(mask, tensor):
 
 
 def _stretch(by_step, tensor):
-    """Appends axes to `(batch, n)` until it has the rank of `tensor`."""
+    """Appends axes to a tensor `(batch, n)`, up to the rank of `tensor`."""
     for _ in range(len(tensor.shape) - 2):
         by_step = by_step[..., None]
     return by_step
@@ -290,15 +289,15 @@ def _stretch(by_step, tensor):
 
 # === Additive scores ===
 
-# Only these scores cost time and memory in proportion to window times units.
-# Keeping their tanh for the backward pass would take gigabytes. On a CPU,
-# computing it again is also faster: with a window of 64, 64 steps and 96 units
-# it takes half the time of the automatic gradient of the same loop.
+# Additive scores cost time and memory in proportion to window times units.
+# Storing each tanh for the backward pass would take gigabytes. On a CPU,
+# computing the tanh again is also faster: with a window of 64, 64 steps and 96
+# units, it takes half the time of automatic differentiation of the loop.
 
 
 def additive_scores(keys, queries, kernel, seen):
-    """Computes scores `w . tanh(key + query)`, `(B, T, L)`, for queries `t` and
-    keys `t` to `t + L - 1`; scores that are not `seen` are arbitrary."""
+    """Computes scores `w . tanh(key + query)`, `(B, T, L)`, for each query `t`
+    and keys `t` to `t + L - 1`; scores are arbitrary where `seen` is false."""
     keys, queries, kernel = map(ops.convert_to_tensor, (keys, queries, kernel))
     run = scores_in_loop(queries)
     if run is not None:
@@ -307,10 +306,10 @@ def additive_scores(keys, queries, kernel, seen):
 
 
 def scores_in_loop(queries):
-    """Returns the function that computes scores in a loop over the slots, or
-    `None` where blocks are faster."""
+    """Returns a function that computes scores in a loop over slots, or `None`
+    where computing blocks of scores is faster."""
     if queries.shape[1] == 1:
-        # With a single step there is no work to share between steps.
+        # A single step is faster without a loop.
         return None
     if keras.backend.backend() == "torch" and queries.device.type == "cpu":
         return _torch_scores
@@ -325,8 +324,8 @@ def scores_in_loop(queries):
 def _scores_in_blocks(keys, queries, kernel, window):
     time = queries.shape[1]
     if not isinstance(time, int) or 2 * window <= _SCORED_BLOCK:
-        # An unknown number of steps cannot be split into blocks, and with a
-        # short window most scores of a block would be wasted.
+        # An unknown number of steps cannot be split into blocks, and blocks
+        # would waste most scores of a short window.
         time = ops.shape(queries)[1]
         scores = [
             ops.matmul(ops.tanh(keys[:, slot : slot + time] + queries), kernel)
@@ -357,7 +356,7 @@ def _torch_scores(keys, queries, kernel, seen):
             yield [part.float() for part in parts]
 
     def slots(seen):
-        """Returns the slots that any step sees: few at the start of a text."""
+        """Returns the slots that at least one step sees."""
         return range(int(seen.any(0).any(0).byte().argmax()), window)
 
     def scores(keys, queries, kernel, seen):
@@ -379,7 +378,7 @@ def _torch_scores(keys, queries, kernel, seen):
         for some_keys, some, d_some in in_parts(keys, queries, d_scores):
             d_slots = d_some.permute(2, 0, 1).contiguous()
             hidden = torch.empty_like(some)
-            # The gradient is w sum(d (1 - tanh^2)); each term has its own sum.
+            # The gradient is w (sum d - sum d tanh^2), with separate sums.
             d_seen = some.new_zeros(some_keys.shape[:2])
             squares = torch.zeros_like(some)
             squares_seen = torch.zeros_like(some_keys)
@@ -425,7 +424,7 @@ def _jax_scores(keys, queries, kernel, seen):
     import jax.numpy as jnp
 
     time, window = seen.shape[1:]
-    # At the start of a text, no step sees the first slots: skip them.
+    # Skip the first slots, which no step sees at the start of a text.
     first = jnp.argmax(jnp.any(seen, axis=(0, 1)))
 
     def in_loop(keys, queries, first, update, state):
@@ -442,7 +441,7 @@ def _jax_scores(keys, queries, kernel, seen):
         weights = kernel[:, 0].astype("float32")
 
         def update(scores, slot, hidden):
-            # A matrix product would write `hidden` to memory.
+            # A matrix product here would make XLA store `hidden` in memory.
             return scores.at[slot].set(jnp.sum(hidden * weights, axis=-1))
 
         scores = jnp.zeros((window, *queries.shape[:2]), "float32")
@@ -458,7 +457,7 @@ def _jax_scores(keys, queries, kernel, seen):
         def update(sums, slot, hidden):
             d_keys, d_queries, d_weights = sums
             d = d_slots[slot][..., None]
-            # Without a barrier, XLA computes the tanh once for each sum.
+            # Without a barrier, XLA would compute the tanh again for each sum.
             hidden, d_hidden = jax.lax.optimization_barrier(
                 (hidden, d * weights * (1 - hidden**2))
             )

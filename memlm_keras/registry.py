@@ -1,6 +1,6 @@
 """Registry of papers and their presets.
 
-It imports no layers and no models, so models can look up presets here.
+This module imports no layers and no models, so that models can import it.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ SIZES = (
     "num_sampled",
 )
 
-# Constructor arguments that a preset fixes, by class.
+# Constructor arguments that a preset sets and a user cannot change, by class.
 _FIXED = {
     "LanguageModel": {"recurrent", "memory", "recurrent_above", "mixture"},
     "EntailmentClassifier": {
@@ -41,7 +41,7 @@ _FIXED = {
     },
     "SequenceAutoencoder": {"encoder", "decoder", "conditioning"},
 }
-# Arguments that a preset fixes if its row sets them.
+# Arguments that a user cannot change if the preset's row sets them.
 _FIXED_IF_SET = {"embedding", "head"}
 
 _PAPERS = {}
@@ -51,19 +51,19 @@ _TO_LOAD = None
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Paper:
-    """A paper: its citation, the rows of its tables and the tables.
+    """A paper, with its citation, its presets and its tables.
 
     Args:
         name: string, such as `"daniluk2017"`.
-        rows: dict of `memlm_keras.presets.Row`s by name, in table order.
+        rows: dict of `memlm_keras.presets.Row`s by name, in the paper's order.
         title: string, or `None`.
         authors: tuple of strings, their last names.
         year: integer, or `None`.
         where: string, conference or archive, or `None`.
         tables: tuple of `memlm_keras.presets.Table`s.
         matched_to: name of a row, or `None`. The paper chooses the hidden sizes
-            of the other rows such that they have as many parameters.
-        unmatched: tuple of names of rows that are exceptions.
+            of the other rows to match this row's number of parameters.
+        unmatched: tuple of names of rows that do not match `matched_to`.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Paper:
 
     @property
     def citation(self):
-        """Authors and year, such as `"Daniluk et al. (2017)"`."""
+        """String of authors and year, such as `"Daniluk et al. (2017)"`."""
         if not self.authors:
             return self.name
         authors = " and ".join(self.authors)
@@ -93,11 +93,11 @@ class Paper:
 
 
 def register(paper, rows=None, **details):
-    """Adds a paper, whose rows become presets, and returns the `Paper`.
+    """Registers a paper, whose rows become presets, and returns the `Paper`.
 
     An installed package can add papers by an entry point of the group
     `memlm_keras.presets`, which names a module or a function that registers
-    papers. It is loaded when presets are first used.
+    papers, and is loaded when presets are first used.
 
     Args:
         paper: string, the name of the paper, as in `"paper/row"`; or a `Paper`
@@ -164,18 +164,18 @@ def register(paper, rows=None, **details):
 
 
 def papers():
-    """Returns all papers, a dict of `Paper`s by name."""
+    """Returns a dict of all `Paper`s by name."""
     global _TO_LOAD
     if _TO_LOAD is None:
         _TO_LOAD = list(importlib.metadata.entry_points(group=ENTRY_POINTS))
-    # Remove each before loading it, since it may look up presets itself.
+    # Remove an entry point before loading it: its code may call `papers`.
     while _TO_LOAD:
         load_entry_point(_TO_LOAD.pop(0))
     return dict(_PAPERS)
 
 
 def tables():
-    """Returns all tables, a dict of `Table`s by `"paper/table"`."""
+    """Returns a dict of all `Table`s by name, `"paper/table"`."""
     return {
         f"{paper.name}/{table.name}": table
         for paper in papers().values()
@@ -187,8 +187,8 @@ def names(kind=None):
     """Returns the names of all presets, `"paper/row"`, in table order.
 
     Args:
-        kind: `"LanguageModel"`, `"EntailmentClassifier"` or
-            `"SequenceAutoencoder"`, for presets of this class; `None` for all.
+        kind: class of the models, `"LanguageModel"`, `"EntailmentClassifier"`
+            or `"SequenceAutoencoder"`; `None` for all presets.
     """
     return [
         f"{paper.name}/{name}"
@@ -203,7 +203,7 @@ def get(name, /, **sizes):
 
     Args:
         name: string, one of `names()`.
-        **sizes: values that replace the paper's:
+        **sizes: values that replace those of the paper:
             `scale` (float, factor on all sizes; classifiers keep the size of
             their embeddings), or `units` and `embedding_dim` (integers);
             `window` (integer);
@@ -225,13 +225,13 @@ def get(name, /, **sizes):
         trained without the `mixture` of `model`); and for `kong2019`, `noise`
         (arguments of `smoothing.NoisedBatches`, or `None`), `l2`, `tuned` (the
         values that were tried) and `also_published` (the numbers for a second
-        corpus). Layers, optimizer and loss are serialized as by Keras, without
+        corpus). Layers, optimizer and loss are serialized as in Keras, without
         default values.
 
     Raises:
         ValueError: if the name or a size is unknown, the row lacks a size, a
-            scale or range is not positive, or `scale` comes with the size that
-            it scales.
+            scale or range is not positive, or `scale` is given with the size
+            that it scales.
 
     Example:
 
@@ -250,7 +250,7 @@ def get(name, /, **sizes):
 
 
 def model_config(name, kind="LanguageModel", /, **overrides):
-    """Returns the arguments of the model of a preset.
+    """Returns the constructor arguments of a preset's model.
 
     Args:
         name: string, one of `names()`.
@@ -306,9 +306,9 @@ def find(name):
 
 
 def _nearest(name, known):
-    """Returns a sentence that names the most similar preset, or `""`."""
+    """Returns a sentence with the most similar name of a preset, or `""`."""
     paper, _, row = name.rpartition("/")
-    # Search the rows of that paper first, then all full names and last parts.
+    # Search this paper's rows first, then all full names and row names.
     spellings = {
         key: f"{paper}/{key}"
         for key in (known[paper].rows if paper in known else ())
@@ -349,12 +349,12 @@ def resized(name, row, sizes):
 
 
 def load_entry_point(entry_point):
-    """Imports what an entry point names, and calls it if it is a function."""
+    """Imports an entry point's object, and calls it if it is a function."""
     try:
         loaded = entry_point.load()
         return loaded() if callable(loaded) else loaded
     except Exception as error:
-        # An error in another package must not hide this package's presets.
+        # An error in another package must not make presets unavailable.
         what = entry_point.group.rpartition(".")[2]
         warnings.warn(
             f"The entry point {entry_point.name!r} = {entry_point.value!r} of "

@@ -16,7 +16,7 @@ VARIABLE = "MEMLM_PRESETS"
 METADATA, CONFIG, WEIGHTS = "metadata.json", "config.json", "model.weights.h5"
 DTYPES = ("float32", "float16", "int8")
 FORMAT = 1
-# Instructions for getting each trained model of this package from a clone.
+# How to get each trained model of this package from a clone of the repository.
 _COPY = "Copy it from `memlm_keras/presets/trained` of a clone"
 _BUILD = "Build it in a clone with `python recipes/"
 SOURCES = {
@@ -28,7 +28,7 @@ SOURCES = {
     "weissenborn2016/am_gru_shared_sick": _COPY,
 }
 _SCALES = "scales"
-# Types of values in the metadata, by key.
+# The types of values in the metadata, by key.
 _TYPES = {
     **dict.fromkeys(("sha256", "card", "experiment"), dict),
     **dict.fromkeys((CONFIG, WEIGHTS, "kind", "text", "dtype"), str),
@@ -40,7 +40,7 @@ _OWN = pathlib.Path(__file__).parent / "presets" / "trained"
 
 
 def roots():
-    """Returns the folders that are searched for a name, in order."""
+    """Returns the folders in which trained models are searched, in order."""
     paths = os.environ.get(VARIABLE, "").split(os.pathsep)
     return [*map(pathlib.Path, filter(None, paths)), _OWN]
 
@@ -50,7 +50,7 @@ def names():
 
     A trained model is a folder that `save_to_preset` wrote. The package
     contains some, and a clone of its repository contains more. The environment
-    variable `MEMLM_PRESETS` adds folders to search, separated as in `PATH`.
+    variable `MEMLM_PRESETS` lists further folders, as in `PATH`.
 
     Example:
 
@@ -67,8 +67,8 @@ def names():
 
 
 def find(name):
-    """Returns the folder of a trained model by path or name, or `None`; raises
-    `FileNotFoundError` if a model of this package is not installed."""
+    """Returns the folder of a trained model, given its path or name, or `None`;
+    raises `FileNotFoundError` if a known model is not installed."""
     for folder in (pathlib.Path(name), *(root / name for root in roots())):
         if any((folder / file).is_file() for file in (METADATA, WEIGHTS)):
             return folder
@@ -83,7 +83,7 @@ def find(name):
 
 
 def read_metadata(folder):
-    """Returns the metadata of a trained model, a dict."""
+    """Returns the dict of metadata of a trained model."""
     path = pathlib.Path(folder) / METADATA
     what = "metadata of a trained model"
     metadata = files.read_json(path, what, _remedy({}), _TYPES)
@@ -99,7 +99,7 @@ def read_metadata(folder):
 
 
 def read_config(folder):
-    """Returns the configuration of a trained model, a dict."""
+    """Returns the configuration of a trained model as a dict."""
     _require_intact(folder, CONFIG, read_metadata(folder))
     path = pathlib.Path(folder) / CONFIG
     what = "config of a trained model"
@@ -109,7 +109,7 @@ def read_config(folder):
 
 
 def size_of(folder):
-    """Returns the number of bytes of the files of a trained model."""
+    """Returns the total size of a trained model's files in bytes."""
     return sum(path.stat().st_size for path in pathlib.Path(folder).iterdir())
 
 
@@ -123,8 +123,8 @@ def _remedy(card):
 
 
 def load(folder, cls, **changes):
-    """Loads a trained model of a class with a `preset_kind`; `changes` replace
-    saved arguments of the class, and must not change weights."""
+    """Loads a trained model of the class `cls`; `changes` replace saved
+    constructor arguments, and must not change the shapes of weights."""
     folder = pathlib.Path(folder)
     metadata = read_metadata(folder)
     if metadata["kind"] != cls.preset_kind:
@@ -145,7 +145,7 @@ def load(folder, cls, **changes):
 
 
 def _require_intact(folder, file, metadata):
-    """Raises an error unless a file has the SHA-256 of the metadata."""
+    """Raises an error unless a file has the SHA-256 given in the metadata."""
     path, expected = pathlib.Path(folder) / file, metadata["sha256"][file]
     remedy = _remedy(metadata["card"])
     if not path.is_file():
@@ -167,7 +167,7 @@ def _sha256(path):
 
 
 def _widen(path, widened):
-    """Copies a file of weights, and multiplies int8 values by their scales."""
+    """Copies a weights file, with int8 values multiplied by their scales."""
     import h5py
 
     with h5py.File(path) as stored, h5py.File(widened, "w") as file:
@@ -187,8 +187,8 @@ def _widen(path, widened):
 
 
 def save(model, folder, dtype, card, experiment=None):
-    """Writes a model atomically as a folder that `load` reads; `experiment`,
-    the arguments of its `Experiment`, is read by `memlm evaluate`."""
+    """Writes a model atomically as a folder for `load`. `memlm evaluate` reads
+    `experiment`, the arguments of the model's `Experiment`."""
     import keras
 
     folder = pathlib.Path(folder)
@@ -240,7 +240,7 @@ def _write_weights(model, path, dtype):
             scales = stored.create_group(_SCALES)
 
             def write(name, item):
-                # The file of a compiled model also contains its optimizer.
+                # A compiled model's file also contains the optimizer's state.
                 if name.partition("/")[0] == "optimizer":
                     return
                 if isinstance(item, h5py.Group):
@@ -256,15 +256,15 @@ def _write_weights(model, path, dtype):
 
 
 def narrow(values, dtype):
-    """Converts a float32 matrix to `dtype` and keeps other values; also returns
-    the scale of int8 values, or `None`."""
+    """Returns float32 matrices as `dtype` and other values unchanged, and the
+    scale of int8 values, or `None`."""
     import numpy as np
 
     if values.dtype != "float32" or values.ndim < 2 or dtype == "float32":
         return values, None
     if dtype == "float16":
         return values.astype(dtype), None
-    # One scale for each element of the longest axis, such as each word.
+    # Each element of the longest axis, such as each word, has one scale.
     others = [*range(values.ndim)]
     others.remove(int(np.argmax(values.shape)))
     scale = np.abs(values).max(axis=tuple(others), keepdims=True) / 127

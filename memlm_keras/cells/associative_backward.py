@@ -2,7 +2,7 @@
 
 Weissenborn (2016), Equations 8 to 13. On JAX and TensorFlow, the forward pass
 runs the cell's own steps. Automatic differentiation would store the whole
-memory at each step, and add to the gradient of each matrix at each step. Here:
+memory at each step, and update the gradient of each matrix at each step. Here:
 
 * the backward pass recovers the memory before a step by subtracting the change
   that the step wrote;
@@ -11,10 +11,10 @@ memory at each step, and add to the gradient of each matrix at each step. Here:
 * the backward loop carries the inputs of its next step, since XLA on a CPU
   would otherwise slice the sequence once for each copy of the memory.
 
-Gradients equal the automatic ones, up to rounding in float32. In bfloat16 the
-subtraction is too inexact, so steps are differentiated automatically.
+In float32, gradients equal automatic ones up to rounding. In bfloat16, the
+subtraction is too inexact, so automatic differentiation is used.
 
-Shapes below: B batch, T time, H units, N_c copies.
+Shapes below: B batch, T time, H units, N_c copies of the memory.
 """
 
 import keras
@@ -34,7 +34,7 @@ if keras.backend.backend() == "torch":
 
 def run(cell, projected, states, mask=None):
     """Runs an `AssociativeGRUCell` over projected inputs `(B, T, ...)`; returns
-    outputs `(B, T, H)`, which repeat at masked steps, and new states."""
+    outputs `(B, T, H)` and new states."""
     in_backend = _run_in_place if keras.backend.backend() == "torch" else _run
     outputs, memory = in_backend(cell, projected, states, mask)
     return outputs, [outputs[:, -1], memory, *states[2:]]
@@ -79,15 +79,15 @@ def _run(cell, projected, states, mask):
 
 
 def _loop(step, inputs, states, go_backwards=False):
-    """Runs `step` over time; returns outputs `(T, ...)`, in the order in which
-    they are computed, and the last states."""
+    """Runs `step` over time; returns outputs `(T, ...)`, the first computed
+    step first, and the last states."""
     _, outputs, states = rnn(
         step,
         inputs,
         states,
         go_backwards=go_backwards,
-        # An unknown time is a tensor. Outside a list, Keras would use it as the
-        # lengths of rows.
+        # An unknown number of steps is a tensor, which must be in a list: Keras
+        # would take a bare tensor for the lengths of rows.
         input_length=[ops.shape(keras.tree.flatten(inputs)[0])[0]],
         time_major=True,
     )
@@ -104,7 +104,7 @@ def _backward(
     to_hidden, to_value, to_reset_value, to_source = [
         ops.transpose(weights[index]) for index in (0, 1, 2, -1)
     ]
-    # Row n lists the positions of number n in all copies.
+    # Row n contains the positions of the n-th complex number in all copies.
     inverse = ops.cast(ops.argsort(positions, axis=0), "int32")
     inverse = inverse * copies + ops.arange(copies, dtype="int32")
     d_memory = reverse_axes(cell.copies(d_memory))
@@ -207,14 +207,14 @@ def _parts(joined, sizes, axis):
 
 
 def _add(memory, keys, value):
-    """Adds a vector `(H, B)` to a memory or to its gradient."""
+    """Writes a vector `(H, B)` to a memory, or to its gradient."""
     return complex_vectors.write(keys, split(value, 0), memory)
 
 
 def _keys_gradient(memory, value):
-    """Returns the gradient of the keys that wrote `value` to a memory, given
-    the memory's gradient; or, given the memory, of the keys that read a value
-    with the gradient `value`."""
+    """Returns the gradient of keys. If the keys wrote `value`, `memory` is the
+    gradient of the memory; if they read from `memory`, `value` is the gradient
+    of the value read."""
     re, im = split(value[:, None], 0)
     return complex_vectors.encode(memory, (re, -im))
 
@@ -231,7 +231,7 @@ def _look_up_gradient(upstream, inverse):
 
 
 def _product(left, right):
-    """Sums outer products over time and batch by one matrix product."""
+    """Sums outer products over time and batch in one matrix product."""
     left, right = (
         ops.reshape(ops.transpose(steps, (1, 0, 2)), (steps.shape[1], -1))
         for steps in (left, right)
@@ -282,7 +282,7 @@ def _complex(tensor):
 
 
 class _Loop:
-    """Runs a cell forward and backward over all steps."""
+    """Computes all steps of a cell, forward and backward."""
 
     def __init__(self, cell, positions, projected, mask):
         self.units, self.num_keys = cell.units, cell.num_keys
@@ -290,8 +290,8 @@ class _Loop:
         self.copies, self.numbers = positions.shape
         first = torch.arange(self.copies, device=positions.device)
         inverse = first[:, None] * self.numbers + positions.argsort(dim=1)
-        # Indices of all copies for each row of the batch: `gather` takes a
-        # fifth of the time of `index_select` here.
+        # Indices of all copies, repeated for each row of the batch, since
+        # `gather` takes a fifth of the time of `index_select` here.
         self.positions, self.inverse = (
             rows.flatten().long().repeat(len(projected), 1)
             for rows in (positions, inverse)
@@ -315,7 +315,7 @@ class _Loop:
         torch.sum(buffer, dim=1, out=_complex(out))
 
     def _parts(self, columns):
-        """Splits columns into projected keys, update, reset and candidate."""
+        """Splits columns into keys, update and reset gates, and candidates."""
         h = self.units
         gates = [columns[..., columns.shape[-1] - i * h :] for i in (3, 2, 1)]
         keys = _complex(columns[..., : self.num_keys * h])
@@ -380,12 +380,12 @@ class _Loop:
         to_hidden, from_gates, from_candidate, *to_source = [
             kernel.T.contiguous() for kernel in (recurrent, *kernels)
         ]
-        # Factors that do not depend on later steps.
+        # These factors do not depend on later steps.
         by_candidate = update * (1 - candidate**2)
         by_update = (candidate - value) * update * (1 - update)
         by_reset = value * reset * (1 - reset)
         modulus = _modulus(torch.view_as_real(raw))
-        # A number of modulus one can change only its phase.
+        # If a key was divided by its modulus, only its phase has a gradient.
         fixed = (modulus > self.least[0]).to(modulus.dtype)
         modulus.clamp_(min=self.least[1])
         parts_of_keys = torch.view_as_real(all_keys)
@@ -468,10 +468,10 @@ class _Loop:
 
 
 def _modulus(pairs):
-    """Computes the moduli of pairs, faster than `abs` of complex numbers."""
+    """Computes moduli of pairs, faster than `abs` of complex numbers."""
     return pairs.square().sum(dim=-1, keepdim=True).sqrt_()
 
 
 def _sum_of_products(left, right):
-    """Sums outer products over time and batch, by one matrix product."""
+    """Sums outer products over time and batch in one matrix product."""
     return left.flatten(0, 1).T @ right.flatten(0, 1)

@@ -28,18 +28,18 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         c_t   = f * c~_t + i * g                                     (8)
         h_t   = o * tanh(c_t)                                        (9)
 
-    over i < t; before the first step, all states are zero. With `fusion` (the
-    paper's deep attention fusion), the cell also attends to the finished tape
-    of a source sequence, with hidden states `gamma_j` and cell states
-    `alpha_j`:
+    Index i runs over earlier steps, i < t. Before the first step, all states
+    are zero. With `fusion` (the paper's deep attention fusion), the cell also
+    attends to the tape of a source sequence, with hidden states `gamma_j` and
+    cell states `alpha_j`:
 
         b_j   = u . tanh(W_g gamma_j + W_y x_t + W_g~ gamma~_{t-1})  (10)
         gamma~_t, alpha~_t = sums by softmax(b)                      (11, 12)
         r_t   = sigm(W_r [x_t; gamma~_t])                            (13)
         c_t   = r_t * alpha~_t + f * c~_t + i * g                    (14)
 
-    With an empty source tape, this equals the cell without `fusion`, so one
-    cell can read both sequences.
+    With an empty source tape, the cell computes the same as without `fusion`,
+    so one cell can read both sequences.
 
     | equations | weight | shape |
     |---|---|---|
@@ -82,7 +82,7 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
     (2, 7, 16)
     """  # noqa: E501
 
-    # A target starts with an empty tape.
+    # The tape of a target sequence starts empty.
     continues_source = False
 
     def __init__(
@@ -119,7 +119,7 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         return {"window": self.window, "units": self.units}
 
     def states_after_source(self, states):
-        """Returns initial states for a target: zeros, and the source's tape."""
+        """Returns a target's initial states: zeros and the source's tape."""
         output, read, filled, tape = states[:4]
         zeros = map(ops.zeros_like, (output, read, filled, tape, read))
         return [*zeros, filled, tape]
@@ -148,7 +148,7 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         return ops.matmul(inputs, self.kernel)
 
     def begin(self, states):
-        """Replaces `W_h gamma_j` by `W_g gamma_j` on the source's tape."""
+        """Replaces `W_h gamma_j` on the source's tape by `W_g gamma_j`."""
         if not self.fusion:
             return states
         *others, tape = states
@@ -193,7 +193,7 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         slot = ops.concatenate(
             [ops.matmul(output, self.key_kernel), output, new_cell], axis=-1
         )
-        # The new slot replaces the oldest.
+        # The new slot replaces the oldest slot.
         slots = ops.concatenate([slots[:, 1:], slot[:, None]], axis=1)
         filled = ops.concatenate(
             [filled[:, 1:], ops.ones_like(filled[:, :1])], axis=1

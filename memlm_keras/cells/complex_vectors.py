@@ -1,11 +1,11 @@
 """Complex vectors as pairs of their real and imaginary parts.
 
 Weissenborn (2016), Section 3.1, after Plate (1995) and Danihelka et al. (2016).
-A vector of H real numbers, H even, represents H / 2 complex numbers:
-`r = [r_re; r_im]`. States of layers are such vectors. The functions below take
-pairs `(r_re, r_im)`, so that a step of a loop need not join the halves.
+A vector `r = [r_re; r_im]` of H real numbers, H even, represents H / 2 complex
+numbers. States of layers have this form. The functions below take pairs
+`(r_re, r_im)`, so that a step of a loop need not join the halves.
 
-Shapes below: B batch, H units, N_c copies.
+Shapes below: B batch, H units, N_c copies of the memory.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from memlm_keras.gradients import divide_by_length
 from memlm_keras.gradients import divide_by_length_gradient
 from memlm_keras.gradients import length_of
 
-# By kind of key, the smallest divisors of an element and of its gradient.
+# Smallest divisors of a number and of its gradient, by kind of key.
 KEYS = {"bound": (1.0, 1.0), "unit": UNIT}
 
 
@@ -42,13 +42,13 @@ def encode(key, value):
 
 
 def normalize(vector, key="bound"):
-    """Divides a pair `(..., H / 2)` by its moduli, or by the bound in `KEYS`
-    where a modulus is smaller; Weissenborn (2016), Equations 9 and 10."""
+    """Divides each number of a pair `(..., H / 2)` by its modulus, or by
+    `KEYS[key][0]` if larger; Weissenborn (2016), Equations 9 and 10."""
     return divide_by_length(vector, KEYS[key])
 
 
 def normalize_gradient(vector, upstream, key="bound"):
-    """Returns the gradient of `vector`, given that of `normalize(vector)`."""
+    """Returns the gradient of `vector`; `upstream` is that of the result."""
     return divide_by_length_gradient(
         normalize(vector, key), length_of(vector), upstream, KEYS[key]
     )
@@ -79,7 +79,7 @@ def matrix_of(permutations, dtype):
 
 
 def permute(vector, matrix):
-    """Permutes a pair by `matrix_of`; returns a pair of `(..., N_c, H / 2)`."""
+    """Permutes a pair by a result of `matrix_of`, to `(..., N_c, H / 2)`."""
     numbers, columns = matrix.shape
 
     def permuted(part):
@@ -90,8 +90,8 @@ def permute(vector, matrix):
 
 
 def read(keys, memory):
-    """Reads `1 / N_c sum_s (P_s conj(r)) (x) m_s` with the copies of a key,
-    pairs of `(..., N_c, H / 2)`; Weissenborn (2016), Equation 5."""
+    """Returns `1 / N_c sum_s (P_s conj(r)) (x) m_s`, the value that the copies
+    `P_s r` of a key read from the memory; Weissenborn (2016), Equation 5."""
     return (
         ops.mean(keys[0] * memory[0] + keys[1] * memory[1], axis=-2),
         ops.mean(keys[0] * memory[1] - keys[1] * memory[0], axis=-2),
@@ -99,7 +99,7 @@ def read(keys, memory):
 
 
 def write(keys, value, memory):
-    """Adds a value with the copies of a key: `m_s + (P_s r) (x) x`;
+    """Writes the value x with the copies of a key: `m_s + (P_s r) (x) x`;
     Weissenborn (2016), Equation 4."""
     re, im = encode(keys, [ops.expand_dims(part, -2) for part in value])
     return memory[0] + re, memory[1] + im

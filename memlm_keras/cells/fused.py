@@ -1,4 +1,4 @@
-"""Faster implementations of Keras' LSTM and GRU layers on a CPU.
+"""Fast implementations of Keras' LSTM and GRU layers on a CPU.
 
 Outputs, states and gradients equal those of the layers, up to rounding.
 """
@@ -11,9 +11,9 @@ from memlm_keras.gradients import with_gradient
 if keras.backend.backend() == "torch":
     import torch
 
-# From this size on, the loop below is faster than PyTorch's own LSTM. At 650
-# units it takes 0.9 of the time in float32 and 0.6 in bfloat16; at 300 units,
-# 1.1 and 1.2.
+# From this number of units, `_torch_looped_lstm` is faster than PyTorch's LSTM:
+# at 650 units it takes 0.9 of the time in float32 and 0.6 in bfloat16, at 300
+# units 1.1 and 1.2.
 _LOOPED_UNITS = 500
 
 
@@ -27,7 +27,7 @@ def run_layer(layer, inputs, initial_state=None, training=False):
     if initial_state is None:
         initial_state = layer.get_initial_state(ops.shape(inputs)[0])
     if getattr(inputs, "is_meta", False):
-        # Only shapes are needed, and PyTorch would trace each step.
+        # A meta tensor needs only a shape; tracing each step would be slow.
         size = *inputs.shape[:2], layer.units
         return ops.empty(size, dtype), *initial_state
     cell = layer.cell
@@ -37,8 +37,8 @@ def run_layer(layer, inputs, initial_state=None, training=False):
 
 
 def implementation(layer, inputs, training=False):
-    """Returns a function that computes a layer from inputs, kernel, recurrent
-    kernel, bias and states; or `None` to call the layer itself."""
+    """Returns a function from inputs, kernel, recurrent kernel, bias and states
+    to the results of a layer; `None` if the layer itself should be called."""
     if not _is_usual(layer, inputs, training):
         return None
     # On a GPU, Keras' layer uses cuDNN.
@@ -69,7 +69,7 @@ def _is_usual(layer, inputs, training):
     if isinstance(inputs, keras.KerasTensor) or not layer.built:
         return False
     if inputs.shape[1] == 1:
-        # One step needs no loop; PyTorch would pack the weights at each call.
+        # A single step needs no loop, and PyTorch would repack the weights.
         return False
     cell = layer.cell
     drops = training and (cell.dropout or cell.recurrent_dropout)
@@ -92,8 +92,8 @@ def _is_usual(layer, inputs, training):
 
 # === JAX and TensorFlow ===
 # Inputs are projected before the loop over time, and the gradient of a matrix
-# is one product after it. Automatic differentiation would compute a product at
-# each step, and on TensorFlow store tensors for it.
+# is one product after the loop. Automatic differentiation would compute a
+# product at each step, and TensorFlow would store a tensor for each.
 
 
 def _forward(inputs, kernel, recurrent_kernel, bias, hidden, cell):
@@ -125,7 +125,7 @@ def _backward(kept, d_outputs, d_hidden, d_cell):
     columns = gates.shape[-1]
     i, f, g, o = _activated(gates)
     squashed = ops.tanh(cells)
-    # Factors that turn the gradients of cell and output into those of gates.
+    # A gate's gradient is its factor here times that of the cell or output.
     of_cell = ops.stack(
         [g * i * (1 - i), before * f * (1 - f), i * (1 - g**2)], axis=-2
     )
@@ -185,8 +185,8 @@ def _activated(gates):
 
 
 def _loop(step, state, sequences, sizes, reverse=False):
-    """Runs `step(state, tensors)` over sequences, time first; returns the last
-    state, and results `(time, batch, size)` for each size in `sizes`."""
+    """Runs `step(state, tensors)` over time-major sequences; returns the last
+    state, and a result `(time, batch, size)` for each size in `sizes`."""
     if keras.backend.backend() == "jax":
         import jax
 
@@ -263,7 +263,7 @@ def _torch_backward(kept, d_outputs, d_hidden, d_cell):
     time, batch, columns = gates.shape
     units = columns // 4
     i, f, g, o = gates.chunk(4, dim=-1)
-    # `d_gates` begins as factors, which the loop multiplies by gradients.
+    # `d_gates` first contains factors, which the loop multiplies by gradients.
     d_gates = torch.empty_like(gates)
     d_i, d_f, d_g, d_o = d_gates.chunk(4, dim=-1)
     torch.mul(g, i * (1 - i), out=d_i)
@@ -293,7 +293,7 @@ def _torch_backward(kept, d_outputs, d_hidden, d_cell):
 
 
 def _torch_gru(inputs, kernel, recurrent_kernel, bias, hidden):
-    # Keras orders update before reset, PyTorch reset before update.
+    # Keras' weights begin with the update gate, PyTorch's with the reset gate.
     def in_order(weight):
         update, reset, candidate = torch.chunk(weight, 3, dim=-1)
         return torch.cat([reset, update, candidate], dim=-1)

@@ -8,7 +8,7 @@ from memlm_keras.kernels import expanded
 
 
 class ProjectedCell(keras.layers.Layer):
-    """Base class of cells for a `ProjectedRNN` whose states start at zero."""
+    """Base class of cells for `ProjectedRNN`; initial states are zeros."""
 
     def get_initial_state(self, batch_size=None):
         """Returns zeros `(B, size)` for each size in `state_size`."""
@@ -29,7 +29,7 @@ class ProjectedRNN(keras.layers.RNN):
     step. Outputs, states, arguments and weights equal those of
     `keras.layers.RNN` with the same cell.
 
-    A cell may have more methods, which replace parts of the loop:
+    A cell may define further methods, which replace parts of the loop:
 
     * `noise(inputs)`, used if the attribute `is_noisy` is true, as in
       `ZoneoutLSTMCell`: draws the noise of a whole sequence in training. Then
@@ -108,7 +108,7 @@ class ProjectedRNN(keras.layers.RNN):
 
             inputs = inputs, cell.noise(sequences)
         if go_backwards and mask is not None:
-            # Keras' unrolled loop on PyTorch cannot reverse a mask.
+            # On PyTorch, Keras' unrolled loop cannot reverse a mask.
             inputs, mask = keras.tree.map_structure(
                 lambda tensor: ops.flip(tensor, axis=1), (inputs, mask)
             )
@@ -129,5 +129,5 @@ class ProjectedRNN(keras.layers.RNN):
 
 
 def projects_inputs(cell):
-    """Returns whether `ProjectedRNN` can run a cell."""
+    """Returns whether a cell has the methods that `ProjectedRNN` needs."""
     return hasattr(cell, "project_inputs") and hasattr(cell, "step")

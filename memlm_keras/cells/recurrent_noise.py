@@ -17,7 +17,7 @@ MASKS = ("step", "sequence")
 
 
 class NoisyCell(Int8Kernels):
-    """Base class of cells whose noise is drawn before the loop over time.
+    """Base class of cells that draw noise before the loop over time.
 
     Subclasses implement `step(projected, states, noise=None)` and
     `noise(inputs)`, from `(B, T, input_dim)` to `(B, T, ...)`.
@@ -64,15 +64,15 @@ class NoisyLSTMCell(NoisyCell, keras.layers.LSTMCell):
 class ZoneoutLSTMCell(NoisyLSTMCell):
     """LSTM cell whose units keep their last values at random.
 
-    Krueger et al. (2017), Section 3.3: with `i, f, g, o` the gates and the
-    candidate of an LSTM, and masks `d` drawn at each step,
+    Krueger et al. (2017), Section 3.3; `i, f, g, o` are the gates and the
+    candidate of an LSTM, and the masks `d` are drawn at each step:
 
         c_t = d^c * c_{t-1} + (1 - d^c) * (f * c_{t-1} + i * g)
         h_t = d^h * h_{t-1} + (1 - d^h) * o * tanh(f * c_{t-1} + i * g)
 
-    Each entry of `d^c` is 1 with the probability `cell_zoneout`, and each entry
-    of `d^h` with `hidden_zoneout`; otherwise it is 0. In inference, all entries
-    equal these probabilities.
+    Each entry of `d^c` is 1 with probability `cell_zoneout` and otherwise 0;
+    for entries of `d^h`, the probability is `hidden_zoneout`. In inference, all
+    entries equal these probabilities.
 
     Args:
         units: integer, size of the output.
@@ -90,7 +90,7 @@ class ZoneoutLSTMCell(NoisyLSTMCell):
 
     Raises:
         ValueError: if a rate is outside [0, 1), `dropout` or
-            `recurrent_dropout` is given, or the cell is trained outside of a
+            `recurrent_dropout` is given, or the cell is trained outside a
             `ProjectedRNN`.
 
     Example:
@@ -112,7 +112,7 @@ class ZoneoutLSTMCell(NoisyLSTMCell):
         self.is_noisy = bool(cell_zoneout or hidden_zoneout)
 
     def noise(self, inputs):
-        """Draws `d^c` and `d^h`, zeros and ones `(B, T, 2 units)`."""
+        """Draws the masks `d^c` and `d^h`, joined, `(B, T, 2 units)`."""
         shape = (*ops.shape(inputs)[:2], self.units)
         masks = [
             keras.random.uniform(shape, seed=self.seed_generator) < rate
@@ -121,7 +121,7 @@ class ZoneoutLSTMCell(NoisyLSTMCell):
         return ops.cast(ops.concatenate(masks, axis=-1), self.compute_dtype)
 
     def step(self, projected, states, noise=None):
-        """Returns `h_t` and `[h_t, c_t]`; without noise for inference."""
+        """Returns `h_t` and `[h_t, c_t]`; inference passes no `noise`."""
         hidden, cell = states
         i, f, g, o = self.gates(projected, hidden)
         kept_cell, kept_hidden = self.cell_zoneout, self.hidden_zoneout
@@ -160,15 +160,15 @@ class DroppedCandidate(NoisyCell):
 class RecurrentDropoutLSTMCell(DroppedCandidate, NoisyLSTMCell):
     """LSTM cell with dropout of the candidate only (recurrent dropout).
 
-    Semeniuta et al. (2016), Section 3: with `i, f, g, o` the gates and the
-    candidate of an LSTM and `d` a dropout mask,
+    Semeniuta et al. (2016), Section 3; `i, f, g, o` are the gates and the
+    candidate of an LSTM, and `d` is a dropout mask:
 
         c_t = f * c_{t-1} + i * (d * g)
         h_t = o * tanh(c_t)
 
-    Each entry of `d` is zero with the probability `rate`, otherwise
-    `1 / (1 - rate)`; `c` itself is never dropped. Keras' `recurrent_dropout`
-    instead drops units of `h_{t-1}` (Gal and Ghahramani, 2016).
+    Each entry of `d` is zero with probability `rate`, or else `1 / (1 - rate)`.
+    The cell state `c` is never dropped. Keras' `recurrent_dropout` instead
+    drops units of `h_{t-1}` (Gal and Ghahramani, 2016).
 
     Args:
         units: integer, size of the output.
@@ -181,7 +181,7 @@ class RecurrentDropoutLSTMCell(DroppedCandidate, NoisyLSTMCell):
 
     Raises:
         ValueError: if `rate` is outside [0, 1), `masks` is unknown, `dropout`
-            or `recurrent_dropout` is given, or the cell is trained outside of a
+            or `recurrent_dropout` is given, or the cell is trained outside a
             `ProjectedRNN`.
 
     Example:
@@ -194,7 +194,7 @@ class RecurrentDropoutLSTMCell(DroppedCandidate, NoisyLSTMCell):
     """
 
     def step(self, projected, states, noise=None):
-        """Returns `h_t` and `[h_t, c_t]`; without noise for inference."""
+        """Returns `h_t` and `[h_t, c_t]`; inference passes no `noise`."""
         hidden, cell = states
         i, f, g, o = self.gates(projected, hidden)
         cell = f * cell + i * (g if noise is None else noise * g)
@@ -206,15 +206,15 @@ class RecurrentDropoutLSTMCell(DroppedCandidate, NoisyLSTMCell):
 class RecurrentDropoutGRUCell(DroppedCandidate, keras.layers.GRUCell):
     """GRU cell with dropout of the candidate only (recurrent dropout).
 
-    Semeniuta et al. (2016), Section 3: with `d` a dropout mask as in
-    `RecurrentDropoutLSTMCell`,
+    Semeniuta et al. (2016), Section 3; `d` is a dropout mask as in
+    `RecurrentDropoutLSTMCell`:
 
         z = sigm(W_z x_t + U_z h_{t-1} + b_z)
         r = sigm(W_r x_t + U_r h_{t-1} + b_r)
         g = tanh(W_g x_t + U_g (r * h_{t-1}) + b_g)
         h_t = z * h_{t-1} + (1 - z) * (d * g)
 
-    Without the mask, this is Keras' GRU with `reset_after=False`.
+    Without the mask, the cell is Keras' GRU with `reset_after=False`.
 
     Args:
         units, rate, masks: see `RecurrentDropoutLSTMCell`.
@@ -245,7 +245,7 @@ class RecurrentDropoutGRUCell(DroppedCandidate, keras.layers.GRUCell):
         super().__init__(units, rate, masks, **kwargs, reset_after=False)
 
     def step(self, projected, states, noise=None):
-        """Returns `h_t` and `[h_t]`; without noise for inference."""
+        """Returns `h_t` and `[h_t]`; inference passes no `noise`."""
         (hidden,) = states
         of_gates, of_candidate = ops.split(
             self.recurrent_kernel, [2 * self.units], axis=-1

@@ -1,7 +1,7 @@
 """Higher-order recurrent networks (Soltani and Jiang, 2016).
 
-Each step reads the last n outputs instead of one. Daniluk et al. (2017) compare
-their models with two such networks, of order 3.
+Each step reads the last n outputs, not only the last one. Daniluk et al. (2017)
+compare their models with two such networks, of order 3.
 """
 
 import keras
@@ -14,7 +14,7 @@ from memlm_keras.kernels import distinct
 
 
 class HigherOrderCell(Int8Kernels, ProjectedCell):
-    """Base class of the higher-order cells; states are the last n outputs."""
+    """Base class of higher-order cells; the states are the last n outputs."""
 
     def __init__(
         self,
@@ -52,20 +52,20 @@ class HigherOrderCell(Int8Kernels, ProjectedCell):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class FOFEHORNNCell(HigherOrderCell):
-    """Higher-order cell that weights earlier outputs by fixed factors (FOFE).
+    """Higher-order cell with fixed weights for earlier outputs (FOFE).
 
     Soltani and Jiang (2016); baseline of Daniluk et al. (2017), Figure 2c:
 
         h_t = tanh(W x_t + b + sum_{i=1..n} alpha^i U_i h_{t-i})
 
-    where outputs before the first step are zero. FOFE means fixed-size
-    ordinally forgetting encoding. Daniluk et al. do not state the constant
-    alpha; 0.6 is from secondary notes on Soltani and Jiang.
+    Outputs before the first step are zero. FOFE means fixed-size ordinally
+    forgetting encoding. Daniluk et al. do not state the constant alpha; the
+    default, 0.6, is from third-party notes on Soltani and Jiang.
 
     | paper | weight | shape |
     |---|---|---|
     | `W` | `kernel` | `(input_dim, k)` |
-    | `U_1 ... U_n` | `recurrent_kernel` | `(n k, k)`, one below the other |
+    | `U_1 ... U_n` | `recurrent_kernel` | `(n k, k)`, stacked in rows |
     | `b` | `bias` | `(k,)` |
 
     Args:
@@ -154,13 +154,13 @@ class GatedHORNNCell(HigherOrderCell):
         r_i = sigm(A_i x_t + B_i h_{t-i})
         h_t = tanh(W x_t + b + sum_{i=1..n} r_i * (U_i h_{t-i}))
 
-    where outputs before the first step are zero. The number of parameters in
-    Figure 2c implies one gate without bias for each order.
+    Outputs before the first step are zero. The number of parameters in Figure
+    2c implies n gates, without biases.
 
     | paper | weight | shape |
     |---|---|---|
-    | `W`, `A_1 ... A_n` | `kernel` | `(input_dim, (1 + n) k)`, side by side |
-    | `U_i`, `B_i` | `recurrent_kernels[i - 1]` | `(k, 2 k)`, side by side |
+    | `W`, `A_1 ... A_n` | `kernel` | `(input_dim, (1 + n) k)`, in columns |
+    | `U_i`, `B_i` | `recurrent_kernels[i - 1]` | `(k, 2 k)`, in columns |
     | `b` | `bias` | `(k,)` |
 
     Args:

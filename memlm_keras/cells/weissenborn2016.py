@@ -27,20 +27,20 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
     """Base class of cells that store their state in an associative memory.
 
     The states are flat: the last output, `(B, k)`; the memory, `(B, N_c H)`;
-    the other states of the inner cell; and, with a `source_key`, the memory of
-    a source sequence, `(B, N_c H)`, which is never written.
+    the other states of the cell, if any; and, with a `source_key`, the memory
+    of a source sequence, `(B, N_c H)`, which is never written.
 
-    The permutations of the keys are non-trainable weights. They are equal in
-    cells with equal `seed`, size and `num_copies`.
+    The permutations of the keys are non-trainable weights. Cells with equal
+    `seed`, size and `num_copies` have equal permutations.
     """
 
-    # A read from an otherwise empty memory returns the written value times
-    # |r|^2. So the vectors that keys are computed from must not be short: by
-    # default, models draw their embeddings from U(-0.5, 0.5), like GloVe's.
+    # A memory with a single value returns it times |r|^2, so vectors from which
+    # keys are computed must not be short. By default, models therefore draw
+    # their embeddings from U(-0.5, 0.5), about the range of GloVe's vectors.
     embedding_range = 0.5
-    # The key that reads a source memory, "shared" or "separate"; or `None`.
+    # Which key reads the memory of a source: "shared", "separate" or `None`.
     source_key = None
-    # Sizes of the other states of the inner cell.
+    # Sizes of the states that are not stored in the memory.
     remainder = ()
 
     def __init__(self, num_copies, seed, kernel_initializer, key, **kwargs):
@@ -52,7 +52,7 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         self.key = key
 
     def set_sizes(self, memory_units, output_units):
-        """Sets the sizes of the memory and of the output."""
+        """Sets the number of units of the memory and of the output."""
         if memory_units % 2:
             raise ValueError(
                 f"`units` of {type(self).__name__} must be even, since two "
@@ -86,8 +86,7 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         }
 
     def states_after_source(self, states):
-        """Returns initial states for a target: zeros, and the source's
-        memory."""
+        """Returns a target's initial states: zeros and the source's memory."""
         empty = [ops.zeros_like(state) for state in states]
         return [*empty[: len(self.state_size) - 1], states[1]]
 
@@ -127,13 +126,13 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
 
         `permute` computes the copies of a key. Returns the copies of the first
         key, a pair of `(B, N_c, H / 2)`, and the list of the values read, each
-        `(B, H)`. With `axis=0`, the axes of all tensors are reversed.
+        `(B, H)`. With `axis=0`, all axes are in reverse order.
         """
         keys = [
             permute(self.as_key(complex_vectors.split(projected, axis)))
             for projected in ops.split(projected_keys, self.num_keys, axis=axis)
         ]
-        # A shared key is the first key and the last key.
+        # A shared key is both `keys[0]` and `keys[-1]`.
         values = [
             complex_vectors.join(complex_vectors.read(key, memory), axis)
             for key, memory in zip([keys[0], keys[-1]], memories)
@@ -145,7 +144,7 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         return complex_vectors.normalize(vector, self.key)
 
     def memories(self, states):
-        """Returns the copies of the cell's memory, and of a source's memory."""
+        """Returns the memory and, if any, the source's memory, as pairs."""
         flat = [states[1]]
         if self.source_key is not None:
             flat.append(states[-1])
@@ -156,7 +155,7 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         return self.step_function()(projected, states)
 
     def step_function(self):
-        """Returns a `step` that computes only once what all steps share."""
+        """Returns a `step` that calls `shared_by_steps` only once."""
         shared = self.shared_by_steps()
 
         def step(projected, states):
@@ -181,7 +180,7 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         )
 
     def traced(self, key, values, state, written):
-        """Returns the dict that `trace` returns."""
+        """Returns the dict of tensors for `trace`."""
         read = dict(zip(("read", "source"), values))
         return {"key": key, **read, "state": state, "written": written}
 
@@ -190,7 +189,7 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
 class AssociativeGRUCell(AssociativeCell):
     """Gated recurrent unit with its state in an associative memory (AM-GRU).
 
-    With `(x)` the complex product and `read` the mean over the copies
+    `(x)` is the complex product, and `read` the mean over the copies
     (`memlm_keras.cells.complex_vectors`):
 
         r_t     = bound(W_r [x_t; h_{t-1}])                         (8)
@@ -202,11 +201,11 @@ class AssociativeGRUCell(AssociativeCell):
 
     The gates follow the paper's code: `u` multiplies the candidate, and biases
     begin at one for the gates and at zero for the candidate. A comment in that
-    code reads "not update"; `update_bias=-1` makes cells begin without updates.
+    code calls `u` "not update"; `update_bias=-1` makes updates small at first.
 
-    (12) is a delta rule (docs/papers/weissenborn2016.md). A value that was
-    written once is multiplied by `|r_t|^2` when read, element by element; with
-    `key="unit"`, it is read unchanged.
+    Equation 12 is a delta rule (docs/papers/weissenborn2016.md). A value that
+    was written once is read multiplied element by element by `|r_t|^2`; with
+    `key="unit"`, the value is read unchanged.
 
     | equations | weight | shape |
     |---|---|---|
@@ -216,7 +215,7 @@ class AssociativeGRUCell(AssociativeCell):
     | `b`, `b'` | `bias` | `(3 H,)` |
     | `P_1 ... P_{N_c}` | `permutations` | `(N_c, H / 2)` int32, not trained |
 
-    The columns belong to the key, `u`, `g` and `c`, in this order.
+    Kernels have columns for the key, `u`, `g` and `c`, in this order.
 
     Args:
         units: integer, H, even.
@@ -282,7 +281,7 @@ class AssociativeGRUCell(AssociativeCell):
 
     def shared_by_steps(self):
         """Returns permutations `(H / 2, N_c)` and transposed weights."""
-        # Slices in a loop would be copied at each step.
+        # Slicing in the loop would copy the weights at each step.
         weights = [
             self.recurrent_kernel,
             self.memory_kernel[:, : 2 * self.units],
@@ -299,14 +298,13 @@ class AssociativeGRUCell(AssociativeCell):
     def advance(
         self, projected, hidden, memories, positions, weights, mask=None
     ):
-        """Computes one step, on tensors whose last axis is the batch.
+        """Computes one step on tensors whose last axis is the batch.
 
-        With the batch last, a look-up by a permutation moves whole rows.
+        With the batch as the last axis, a permutation moves whole rows.
 
         Returns the new memory, a pair of `(H / 2, N_c, B)`, and a list of
-        tensors `(..., B)`: `h_t`, the vectors that keys are computed from, both
-        gates, the candidate, the change written, and the value read from each
-        memory.
+        tensors `(..., B)`: `h_t`, the projected keys, both gates, the
+        candidate, the change written, and the value read from each memory.
         """
         h = self.units
         of_hidden, of_value, of_reset_value, bias, *of_source = weights
@@ -360,7 +358,7 @@ class AssociativeGRUCell(AssociativeCell):
 
     @property
     def has_own_gradient(self):
-        """Whether `run` applies: no subclass overrides the steps."""
+        """Whether `run` is correct: a subclass may override the steps."""
         return all(
             getattr(type(self), name) is getattr(AssociativeGRUCell, name)
             for name in ("advance", "trace", "step")
@@ -372,8 +370,8 @@ class AssociativeGRUCell(AssociativeCell):
             self, projected, states, mask
         )
         if mask is not None and keras.backend.backend() != "jax":
-            # Before the first valid step, Keras returns zeros on these
-            # backends and the first state on JAX.
+            # Before the first valid step, Keras returns zeros on these backends
+            # and the initial state on JAX.
             begun = ops.cumsum(ops.cast(mask, "int32"), axis=1)[..., None] > 0
             outputs = ops.where(begun, outputs, ops.zeros_like(outputs))
         return outputs, states
@@ -383,22 +381,22 @@ class AssociativeGRUCell(AssociativeCell):
 class DualAssociativeGRUCell(AssociativeGRUCell):
     """`AssociativeGRUCell` that also reads the memory of a source sequence.
 
-    Dual AM-GRU. With `m^x` the final memory of the source sequence, which is
-    never written:
+    This is the paper's Dual AM-GRU. `m^x` is the final memory of the source
+    sequence, which is never written:
 
         r'_t  = bound(W_r' [y_t; h_{t-1}])                          (13)
         phi_t = read(conj(r'_t), m^x)                               (13)
         u_t, g_t = sigm(W [y_t; h_{t-1}; s_{t-1}] + V phi_t + b)
         c_t   = tanh(W' [y_t; h_{t-1}; g_t * s_{t-1}] + V' phi_t + b')
 
-    and the rest as in `AssociativeGRUCell`. `phi_t` has its own matrices and no
-    biases. So with an empty source memory, this equals the
-    `AssociativeGRUCell`, and one cell can read both sequences with shared
-    parameters. In the paper's experiments, `r'_t` is `r_t` (Section 5.1).
+    The other equations are those of `AssociativeGRUCell`. `phi_t` has its own
+    matrices and no biases. With an empty source memory, the cell equals an
+    `AssociativeGRUCell`, so one cell can read both sequences. In the paper's
+    experiments, `r'_t` is `r_t` (Section 5.1).
 
     An additional weight, `source_kernel` `(H, 3 H)`, contains `V` and `V'`.
-    With separate keys, `kernel` and `recurrent_kernel` have `H` more columns,
-    after the columns of `r_t`.
+    Separate keys add `H` columns to `kernel` and `recurrent_kernel`, after the
+    columns of `r_t`.
 
     Args:
         units, num_copies, seed, kernel_initializer, key, update_bias: see
@@ -408,8 +406,8 @@ class DualAssociativeGRUCell(AssociativeGRUCell):
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments and results are as for `AssociativeGRUCell`, with a third
-    state: the source's flat memory, `(B, N_c H)`, which does not change. Pass
-    it in the initial state of a sequence; zeros mean no source.
+    state, which does not change: the source's flat memory, `(B, N_c H)`, passed
+    as an initial state, or zeros without a source.
 
     Raises:
         ValueError: as `AssociativeGRUCell`, and if `source_key` is unknown.
@@ -455,20 +453,21 @@ class DualAssociativeGRUCell(AssociativeGRUCell):
 class AssociativeMemoryCell(AssociativeCell):
     """Puts the state of any recurrent cell in an associative memory (AM-RNN).
 
-    With f the cell, `s = [c; n]` its state, `(x)` the complex product and
-    `read` the mean over the copies (`memlm_keras.cells.complex_vectors`):
+    f is the wrapped cell, `s = [c; n]` its state, `(x)` the complex product,
+    and `read` the mean over the copies (`memlm_keras.cells.complex_vectors`):
 
         r_t      = bound(W_r [x_t; h_{t-1}])                        (8)
         c_{t-1}  = read(conj(r_t), m_{t-1})                         (8)
         s_t, h_t = f([x_t; h_{t-1}], s_{t-1})                       (11)
         m_t      = m_{t-1} + r_t (x) (c_t - c_{t-1})                (12)
 
-    The memory state c is the last state of the cell: the only state of a GRU
-    or a simple RNN, the cell state of an LSTM. The remainder n, such as the
-    output of an LSTM, bypasses the memory (Section 3.2).
+    The memory stores c, the last state of the cell: the only state of a GRU or
+    a simple RNN, or the cell state of an LSTM. The other states n, such as the
+    output of an LSTM, bypass the memory (Section 3.2).
 
-    `AssociativeGRUCell`, the paper's own cell, projects all its inputs before
-    the loop over time; this cell projects only the key's inputs.
+    Before the loop over time, this cell computes only the inputs' part of the
+    keys; `AssociativeGRUCell`, the paper's own cell, computes all input
+    projections.
 
     | equations | weight | shape |
     |---|---|---|
@@ -485,7 +484,7 @@ class AssociativeMemoryCell(AssociativeCell):
     Call arguments:
         inputs: float tensor `(B, input_dim)`.
         states: list of `h_{t-1}`, `(B, k)`, the flat memory, `(B, N_c H)`, and
-            the states of the remainder.
+            the other states n.
         training: optional bool, passed to the cell.
 
     Returns:
@@ -543,7 +542,7 @@ class AssociativeMemoryCell(AssociativeCell):
             )
 
     def project_inputs(self, inputs):
-        """Computes projected keys, and appends the inputs to them."""
+        """Returns the projected keys and the inputs, concatenated."""
         keys = ops.matmul(inputs, self.kernel)
         return ops.concatenate([keys, ops.cast(inputs, keys.dtype)], axis=-1)
 
@@ -585,15 +584,15 @@ class AssociativeMemoryCell(AssociativeCell):
 class DualAssociativeMemoryCell(AssociativeMemoryCell):
     """`AssociativeMemoryCell` that also reads the memory of a source.
 
-    Dual AM-RNN. With `m^x` the final memory of the source sequence, which is
-    never written:
+    This is the paper's Dual AM-RNN. `m^x` is the final memory of the source
+    sequence, which is never written:
 
         r'_t     = bound(W_r' [y_t; h_{t-1}])                       (13)
         phi_t    = read(conj(r'_t), m^x)                            (13)
         s_t, h_t = f([y_t; h_{t-1}; phi_t], s_{t-1})                (13)
 
-    and the rest as in `AssociativeMemoryCell`. With separate keys, `kernel` and
-    `recurrent_kernel` have `H` more columns, after the columns of `r_t`.
+    The other equations are those of `AssociativeMemoryCell`. Separate keys add
+    `H` columns to `kernel` and `recurrent_kernel`, after those of `r_t`.
 
     Args:
         cell, num_copies, seed, kernel_initializer, key: see
@@ -603,8 +602,8 @@ class DualAssociativeMemoryCell(AssociativeMemoryCell):
         **kwargs: arguments of `keras.layers.Layer`; the dtype is the cell's.
 
     Call arguments and results are as for `AssociativeMemoryCell`, with one more
-    state: the source's flat memory, `(B, N_c H)`, which does not change. Pass
-    it in the initial state of a sequence; zeros mean no source.
+    state, which does not change: the source's flat memory, `(B, N_c H)`, passed
+    as an initial state, or zeros without a source.
 
     Raises:
         ValueError: as `AssociativeMemoryCell`, and if `source_key` is unknown.

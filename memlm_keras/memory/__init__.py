@@ -1,6 +1,6 @@
 """Memory layers, which read earlier outputs or words.
 
-Each paper has one file; `induction.py` and `delta_rule.py` are our own.
+Each paper has one file; `induction.py` and `delta_rule.py` reproduce no paper.
 """
 
 from memlm_keras.masking import SlidingWindow

@@ -1,4 +1,4 @@
-"""Base classes of memories: their protocol, and memories of words."""
+"""Base classes of memories: `Memory`, and `WordMemory` for input words."""
 
 import functools
 import itertools
@@ -23,24 +23,24 @@ class Memory(Configured, keras.layers.Layer):
     of outputs, state and token ids. The state contains everything that `read`
     needs from earlier steps, so one `read` serves whole sequences and single
     steps. `read_at` reads at some steps and remembers all steps. `call` wraps
-    both in the usual Keras layer interface.
+    `read` and `read_at` in the usual Keras layer interface.
 
-    A mask `(batch, time)` may be passed, or attached to `outputs` by Keras.
-    Masked steps are never remembered, and valid steps and the state are
+    A mask `(batch, time)` may be an argument, or attached to `outputs` by
+    Keras. Masked steps are never remembered, and valid steps and the state are
     computed as if masked steps did not exist. At masked steps, outputs and
     weights are zero. The next layer gets the mask.
-    `memlm_keras.masking.over_valid_steps` implements this for a causal `read`.
+    `memlm_keras.masking.over_valid_steps` masks a causal `read` in this way.
 
-    Recurrent layers below follow Keras: at a masked step, an `LSTM` repeats its
-    last output and keeps its state on every backend. With a mask, Keras runs it
-    in the generic loop on JAX and PyTorch, and on TensorFlow by cuDNN only if
-    the mask is padding at the right.
+    A masked Keras `LSTM` below the memory repeats its last output and keeps its
+    state at masked steps, on every backend. Keras runs a masked `LSTM` in a
+    generic loop on JAX and PyTorch; TensorFlow uses cuDNN only if padding is at
+    the right.
 
     Attributes:
         attends: whether `read` returns attention weights.
         steps_back: integer, distance of the last slot from the current step;
             `None` if there are also slots after the current step.
-        causal: whether `read` uses only tokens read so far. Otherwise each row
+        causal: whether `read` uses only tokens read so far. If false, each row
             must be one whole sentence, and no state is carried.
 
     Args:
@@ -60,15 +60,15 @@ class Memory(Configured, keras.layers.Layer):
         return_state, return_attention_scores: bool for this call, or `None`
             for the layer's setting.
         positions: optional int32 tensor `(batch, queries)`, the steps to read
-            at, counted from 0 and in any order; `None` for all. Every step is
+            at, counted from 0 and in any order; `None` for all. All steps are
             remembered.
 
     Returns:
         The outputs, `(batch, time, output_units)`; or a tuple of the outputs,
-        the new state if `return_state`, and the attention weights `(batch,
-        time, memory)` if `return_attention_scores`, the oldest slot first.
-        `memory` is 0 for a memory that does not attend. With `positions`, the
-        second axis is `queries`.
+        the new state if `return_state`, and the attention weights
+        `(batch, time, memory)` if `return_attention_scores`, the oldest slot
+        first. The size `memory` is 0 if the layer does not attend. If
+        `positions` are given, `queries` replaces `time`.
 
     Raises:
         ValueError: if `return_attention_scores` is true and the memory does not
@@ -112,7 +112,7 @@ class Memory(Configured, keras.layers.Layer):
     def initial_state(self, batch_size):
         """Returns the state before the first token, a dict of tensors.
 
-        By default, it is the initial state of the sliding window `recent`.
+        By default, returns the initial state of the sliding window `recent`.
         """
         if not hasattr(self, "recent"):
             raise NotImplementedError(
@@ -128,7 +128,7 @@ class Memory(Configured, keras.layers.Layer):
             state: dict, a result of `initial_state` or `read`.
 
         Returns:
-            A tuple `(outputs, state, weights)`, see a call.
+            A tuple `(outputs, state, weights)`, as described in the class.
         """
         raise NotImplementedError(
             f"{type(self).__name__} must implement `read`."
@@ -136,14 +136,14 @@ class Memory(Configured, keras.layers.Layer):
 
     def remembered(self, outputs, token_ids=None):
         """Returns the tensor that the window `recent` stores for new steps,
-        `(batch, time, ...)`; `None` if the state has more than the window."""
+        `(batch, time, ...)`; `None` if the window is not the whole state."""
         return None
 
     def read_at(self, positions, outputs, state, token_ids=None, mask=None):
         """Reads at steps `(batch, queries)`, int32, and remembers all steps.
 
-        A memory that implements `remembered` reads each of these steps from
-        the state before it, so the cost depends only on the number of queries.
+        A memory that implements `remembered` reads each query from the state
+        before its step, so the cost depends only on the number of queries.
         Other memories read at all steps.
         """
         if self.remembered(outputs, token_ids) is None:
@@ -165,7 +165,7 @@ class Memory(Configured, keras.layers.Layer):
         before = self.recent.before(state, extended, positions)
         batch_size, queries = ops.shape(positions)
 
-        # Each query becomes a row of one step.
+        # Each query becomes a row with one step.
         def to_rows(tensor):
             if tensor is None:
                 return None
@@ -185,9 +185,9 @@ class Memory(Configured, keras.layers.Layer):
     def embed_state(self, state, embed):
         """Adds the vectors of the words in a state, if the memory needs them.
 
-        A memory that shares the model's embedding has word ids in its state,
-        and gradients must reach the embedding. So the model calls this method
-        on each state before it reads.
+        The state of a memory that shares the model's embedding contains word
+        ids. The model calls this method on each state before reading, so that
+        gradients reach the embedding.
 
         Args:
             state: dict, a result of `initial_state` or `read`.
@@ -228,7 +228,7 @@ class Memory(Configured, keras.layers.Layer):
             positions = ops.convert_to_tensor(positions, "int32")
             outputs, state, weights = self.read_at(positions, *arguments)
             if mask is not None:
-                # Otherwise, Keras attaches the mask of all steps.
+                # Keras would attach the mask of all steps.
                 set_keras_mask(outputs, take_steps(mask, positions))
         if return_state is None:
             return_state = self.return_state
@@ -240,11 +240,11 @@ class Memory(Configured, keras.layers.Layer):
         return tuple(itertools.compress((outputs, state, weights), returned))
 
     def compute_output_spec(self, outputs, *arguments, **keywords):
-        """Traces a call, with placeholder sizes for unknown ones."""
+        """Traces a call, with arbitrary sizes in place of unknown sizes."""
         make = keras.KerasTensor
         trace = functools.partial(keras.Operation.compute_output_spec, self)
         if keras.backend.backend() == "torch":
-            # To trace, PyTorch imports its compiler, which takes a second.
+            # PyTorch's tracing imports its compiler, which takes a second.
             make, trace = ops.zeros, self.call
 
         def sized(tensor):
@@ -292,8 +292,8 @@ class WordMemory(DistinctKernels, Memory):
     """Base class of memories over the `window` most recent words, including the
     current word.
 
-    Subclasses look words up in tables with `vocabulary_size` rows; a
-    `memlm_keras.LanguageModel` replaces `None` by its own size.
+    Subclasses look words up in tables with `vocabulary_size` rows; if it is
+    `None`, a `memlm_keras.LanguageModel` sets it.
     """
 
     steps_back = 0

@@ -1,8 +1,8 @@
 """Memories of Daniluk, Rocktaeschel, Welbl and Riedel (2017).
 
-"Frustratingly Short Attention Spans in Neural Language Modeling", Section 2,
-in the paper's order: attention, key-value, key-value-predict, N-gram RNN. The
-last class is their output projection alone, a control without a memory.
+"Frustratingly Short Attention Spans in Neural Language Modeling", Section 2, in
+the paper's order: attention, key-value, key-value-predict, N-gram RNN. The last
+class, a control without a memory, is only the output projection.
 
 Shapes below: B batch, T time, L window, k units of one part of an output.
 """
@@ -25,8 +25,8 @@ from memlm_keras.memory.base import equal_parts
 class Attention(DistinctKernels, Memory):
     """Attention over the previous outputs (Daniluk et al., 2017, Eq. 1-4).
 
-    With `h_t` the output of the recurrent layer (`k` units) and
-    `Y_t = [h_{t-L} ... h_{t-1}]` the window, the current output not included:
+    `h_t` is the output of the recurrent layer (`k` units), and the window
+    `Y_t = [h_{t-L} ... h_{t-1}]` does not include the current output:
 
         M_t     = tanh(W^Y Y_t + (W^h h_t) 1^T)         (1)
         alpha_t = softmax(w^T M_t)                      (2)
@@ -78,7 +78,7 @@ class Attention(DistinctKernels, Memory):
 
     def build(self, outputs_shape):
         k = equal_parts(self, outputs_shape[-1], self.parts)
-        # Keys and values; past predictions are never read.
+        # The window contains keys and values; prediction parts are never read.
         self.remembered_units = k * min(self.parts, 2)
         self.recent = SlidingWindow(
             self.window, (self.remembered_units,), self.compute_dtype
@@ -155,13 +155,13 @@ class KeyValuePredict(Attention):
     """Key-value-predict attention (Daniluk et al., 2017, Eq. 16-17).
 
     The output is split in three parts of `k` units, `h_t = [k_t; v_t; p_t]`
-    (16). Keys and values are used as in `KeyValue` (Eq. 9-11), and
+    (16). Keys and values are used as in `KeyValue` (Eq. 9-11):
 
         h*_t = tanh(W^r r_t + W^x p_t)                              (17)
 
     Weights, arguments and results are as in `Attention`, with `k` a third of
     the units of the recurrent layer; the state's window is `(B, L, 2k)`, keys
-    and values, since past predictions are never read.
+    and values only, since prediction parts `p` are never read later.
 
     Raises:
         ValueError: if the units of the recurrent layer are not divisible by 3.
@@ -194,8 +194,8 @@ class NGram(DistinctKernels, Memory):
 
         h*_t = tanh(W^N [h^1_t; h^2_{t-1}; ...; h^N_{t-N+1}])       (21)
 
-    The paper's text says N - 1 parts, but its table of sizes is consistent only
-    with N parts: the current output and N - 1 previous ones, as here. Outputs
+    The paper's text says N - 1 parts, but the sizes in its table match only N
+    parts: the current output and N - 1 previous outputs, as here. Outputs
     before the first step are zero.
 
     `W^N` is the weight `output_kernel` of shape `(N k, k)`, its rows in the
@@ -259,13 +259,13 @@ class NGram(DistinctKernels, Memory):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class Projection(Int8Kernels, Memory):
-    """Output projection of the other memories, without a memory.
+    """The output projection of `Attention`, without its memory.
 
         h*_t = tanh(W^x h_t)
 
-    This is Eq. 4 of Daniluk et al. (2017) without the context. The numbers of
-    parameters of the higher-order networks in Figure 2c include it. Without
-    the tanh, and with a bias and a penalty on the kernel, it is the projection
+    This is Eq. 4 of Daniluk et al. (2017) without the context. The parameters
+    of the higher-order networks in Figure 2c include this layer. Without the
+    tanh, and with a bias and a penalty on the kernel, it is the projection
     regularization of Press and Wolf (2016, Section 3.1), `h* = P h + b_P`.
 
     `W^x`, or `P`, is the weight `output_kernel` of shape `(k, units)`, applied
@@ -277,7 +277,7 @@ class Projection(Int8Kernels, Memory):
         use_bias: whether there is a bias.
         bias_initializer: initializer of the bias.
         kernel_regularizer: Keras regularizer of `W^x`, or `None`. The loss
-            includes its penalty, perplexities do not.
+            includes the penalty, but perplexities do not.
         units: integer, size of `h*`; `None` for k, as in both papers.
         **kwargs: arguments of `Memory`, except `return_attention_scores`.
 

@@ -25,10 +25,10 @@ from memlm_keras.masking import over_valid_steps
 from memlm_keras.memory.base import Memory
 from memlm_keras.memory.base import equal_parts
 
-# Number of steps in the longest chunk. With longer chunks, the loop has fewer
-# steps, but more pairs of steps are multiplied.
+# Maximal number of steps in a chunk. With longer chunks, the loop has fewer
+# steps, but products of more pairs of steps are computed.
 _CHUNK = 64
-# Size of the largest matrix that is inverted as a whole.
+# Size of the largest matrix that is not inverted block by block.
 _BLOCK = 8
 
 
@@ -36,8 +36,8 @@ _BLOCK = 8
 class DeltaRule(DistinctKernels, Memory):
     """A matrix of associations, written by the delta rule.
 
-    With `h_t` the output of the recurrent layer (`k` units) and
-    `unit(x) = x / |x|`, each head computes:
+    `h_t` is the output of the recurrent layer (`k` units), and
+    `unit(x) = x / |x|`. Each head computes:
 
         q_t    = unit(W^q h_t)
         k_t    = unit(W^k h_t)
@@ -47,18 +47,18 @@ class DeltaRule(DistinctKernels, Memory):
         r_t    = S_t^T q_t
         h*_t   = tanh(W^r [r_t of all heads] + W^x h_t)
 
-    A write replaces the share `beta_t` of the value stored at the key `k_t`,
+    A write replaces a fraction `beta_t` of the value stored at the key `k_t`,
     and changes nothing at orthogonal keys. The state has `N K V` numbers,
     independent of the length of the text.
 
-    A whole sequence is read in chunks. One triangular system of equations
-    gives all writes of a chunk, so the loop over time has only one step for
-    each chunk. Results equal the equations above.
+    A whole sequence is read in chunks. One triangular system of equations gives
+    all writes of a chunk, so the loop over time has only one step for each
+    chunk. The results are those of the equations above.
 
     Arguments change the equations as follows:
 
     * `negative_eigenvalues`: `beta_t = 2 sigmoid(w^b h_t + b^b)`. A write can
-      then change the sign of the value at a key, which state tracking needs
+      then flip the sign of the value at a key, which state tracking needs
       (Grazzi et al., 2025, "Unlocking State-Tracking in Linear RNNs Through
       Negative Eigenvalues").
     * `decay`: `S_{t-1}` is multiplied by `alpha_t = sigmoid(w^a h_t + b^a)`
@@ -68,7 +68,7 @@ class DeltaRule(DistinctKernels, Memory):
       of the last outputs, with separate weights for each unit: a short causal
       convolution, which begins as the identity.
     * `previous_keys`: `k_t` is computed from `h_{t-1}`, as in
-      `InductionAttention`, so a value is found by the output before it. The
+      `InductionAttention`, so a value is found by the output before it, and the
       first step writes nothing.
     * `holographic`: keys, queries and values are complex. Let `r_t` be the N
       complex numbers `W^k h_t`, divided by their moduli, and `P_1 ... P_K`
@@ -77,10 +77,10 @@ class DeltaRule(DistinctKernels, Memory):
           k_t = [P_1 r_t, ..., P_K r_t]_n / sqrt(K)
 
       and a query is computed likewise from `W^q h_t`. The real and the
-      imaginary part of `v_t - k_t^H S_{t-1}` have one rate each, `2 N` in all,
-      and `r_t = q_t^H S_t`. With values of size one, this is the memory of
+      imaginary part of `v_t - k_t^H S_{t-1}` have separate rates, `2 N` in all,
+      and `r_t = q_t^H S_t`. With `value_dim=1`, this is the memory of
       Weissenborn (2016): N numbers in K redundant copies. With larger values,
-      the numbers of a head share its copies and its rates.
+      all numbers of a head's value share one key and the head's rates.
     * `residual`: `h*_t = h_t + W^r [r_t of all heads]`, without `W^x`.
 
     | symbol | weight | shape |
@@ -94,9 +94,9 @@ class DeltaRule(DistinctKernels, Memory):
     | `W^x` | `output_kernel` | `(k, k)` |
     | `P_1 ... P_K` | `permutations` | `(K, N)` int32, not trained |
 
-    With `holographic`, `query_kernel` and `key_kernel` have `2 N` columns. The
-    shapes of `value_kernel`, `rate_kernel`, `rate_bias` and `context_kernel`
-    have `2 N` in place of `N`: real parts of all heads before imaginary parts.
+    With `holographic`, `query_kernel` and `key_kernel` have `2 N` columns.
+    `value_kernel`, `rate_kernel`, `rate_bias` and `context_kernel` have `2 N`
+    in place of `N`: real parts of all heads, then imaginary parts.
 
     Args:
         num_heads: integer, N.
@@ -105,7 +105,7 @@ class DeltaRule(DistinctKernels, Memory):
         value_dim: integer, V; `None` for `k / num_heads`, or half of this if
             `holographic`, since sizes are then numbers of complex numbers.
         negative_eigenvalues: whether rates are in (0, 2), not in (0, 1).
-        decay: whether associations fade by a learned gate.
+        decay: whether a learned gate makes associations decay.
         kernel_size: integer, number of outputs from which a query, a key and a
             value are computed.
         previous_keys: whether keys are computed from the output one step
@@ -117,9 +117,9 @@ class DeltaRule(DistinctKernels, Memory):
 
     Calls: see `Memory`; `token_ids` are not used. Outputs and `h*` are
     `(B, T, k)`. The state is `{"associations": (B, N, K, V)}` in float32, or
-    `(B, N, 2 K, V)` if `holographic`, real parts before imaginary parts. If
-    `kernel_size` or `previous_keys` need the last outputs, it also contains
-    `"window"`, `(B, slots, k)`.
+    `(B, N, 2 K, V)` if `holographic`, real parts first. If `kernel_size` or
+    `previous_keys` need the last outputs, it also contains `"window"`,
+    `(B, slots, k)`.
 
     Raises:
         ValueError: if a size is not a positive integer, or if `value_dim` is
@@ -171,7 +171,7 @@ class DeltaRule(DistinctKernels, Memory):
         self.kernel_size = kernel_size
         self.previous_keys = previous_keys
         self.holographic = holographic
-        # Real and imaginary parts are written as two steps of the recurrence.
+        # A step writes its real and imaginary part as two recurrent steps.
         self.parts = 2 if holographic else 1
         self.residual = residual
 
@@ -195,7 +195,7 @@ class DeltaRule(DistinctKernels, Memory):
             self.decay_kernel = self.add_kernel(
                 "decay_kernel", (k, self.num_heads)
             )
-            # After 38 steps, half of an association is left: sigmoid(4)^38.
+            # An association halves in 38 steps: sigmoid(4)^38 is about 0.5.
             self.decay_bias = self.add_weight(
                 (self.num_heads,),
                 keras.initializers.Constant(4.0),
@@ -210,7 +210,7 @@ class DeltaRule(DistinctKernels, Memory):
                 name="permutations",
             )
         if self.kernel_size > 1:
-            # At first, the convolution returns the last output.
+            # The initial convolution returns the last output.
             first = np.zeros((self.kernel_size, 3 * k))
             first[-1] = 1.0
             self.convolution = self.add_weight(
@@ -254,12 +254,12 @@ class DeltaRule(DistinctKernels, Memory):
         return outputs, new_state, ops.zeros((*shape, 0), outputs.dtype)
 
     def read_weights(self, outputs):
-        """Returns the weight of each earlier value in each read.
+        """Returns the weight that each read gives to each earlier value.
 
-        A read is a sum of values, `r_t = sum_i weights[t, i] v_i`, from an
-        empty state. The weights depend on all queries, keys and rates, and can
-        be negative. With `holographic`, each step counts as two steps, one for
-        the real and one for the imaginary part.
+        Starting from an empty state, a read is a sum of values,
+        `r_t = sum_i weights[t, i] v_i`. The weights depend on all queries, keys
+        and rates, and can be negative. With `holographic`, each step counts as
+        two steps, one for the real and one for the imaginary part.
 
         Args:
             outputs: float tensor `(B, T, k)`, without padding.
@@ -279,7 +279,7 @@ class DeltaRule(DistinctKernels, Memory):
         state = self.initial_state(ops.shape(outputs)[0])
         (queries, keys, _, *gates), _ = self._projected(outputs, state)
         batch_size, time, _, size = ops.shape(keys)
-        # As values, use one-hot vectors of the steps that write them.
+        # The values are one-hot vectors, one for each step.
         steps = ops.broadcast_to(
             ops.eye(time)[None, :, None],
             (batch_size, time, self.num_heads, time),
@@ -292,7 +292,7 @@ class DeltaRule(DistinctKernels, Memory):
 
     def _projected(self, outputs, state, mask=None):
         """Returns queries, keys, values, rates and decays for each head, and
-        the new state with the last outputs."""
+        the new state, which contains the last outputs."""
         sources, new_state = self._sources(outputs, state, mask)
         queries, keys, values = (
             ops.matmul(source, kernel)
@@ -309,11 +309,11 @@ class DeltaRule(DistinctKernels, Memory):
             decays = ops.matmul(outputs, self.decay_kernel) + self.decay_bias
             decays = ops.log_sigmoid(ops.cast(decays, "float32"))
             if self.holographic:
-                # Associations fade once for both parts of a step.
+                # Associations decay once for both parts of a step.
                 decays = ops.concatenate([decays, ops.zeros_like(decays)], -1)
             decays = self._by_head(decays)
         if mask is not None:
-            # At masked steps, nothing is written and nothing fades.
+            # At masked steps, nothing is written and nothing decays.
             valid = ops.repeat(ops.cast(mask, "float32"), self.parts, axis=1)
             rates = rates * valid[..., None, None]
             if decays is not None:
@@ -322,8 +322,8 @@ class DeltaRule(DistinctKernels, Memory):
         return (queries, keys, self._by_head(values), rates, decays), new_state
 
     def _as_keys(self, vectors):
-        """Returns vectors of length one, `(B, T, N, K)`; if `holographic`, two
-        for each step, `(B, 2 T, N, 2 K)`, for real and imaginary parts."""
+        """Returns vectors of length one, `(B, T, N, K)`; if `holographic`,
+        `(B, 2 T, N, 2 K)`, two vectors for each step."""
         if not self.holographic:
             return divide_by_length((self._by_head(vectors),), axis=-1)[0]
         pair = complex_vectors.split(ops.cast(vectors, "float32"))
@@ -338,7 +338,7 @@ class DeltaRule(DistinctKernels, Memory):
 
     def _sources(self, outputs, state, mask):
         """Returns the vectors from which queries, keys and values are computed,
-        each `(B, T, k)`, and the new state with the last outputs."""
+        each `(B, T, k)`, and the new state, which contains the last outputs."""
         if not self.recent.slots:
             return (outputs, outputs, outputs), {}
         window = ops.cast(state["window"], outputs.dtype)
@@ -391,7 +391,7 @@ def read_and_write(
     static = isinstance(time, int)
     count, chunk = (time + _CHUNK - 1) // _CHUNK, _CHUNK
     if static:
-        # Divide the steps evenly, so that the last chunk needs little padding.
+        # Equal chunks need little padding at the end.
         chunk = writes * ((time // writes + count - 1) // count)
     whole = static and count == 1
 
@@ -405,8 +405,8 @@ def read_and_write(
     queries, keys, values, rates = map(
         in_chunks, (queries, keys, values, rates)
     )
-    # `left[t, i]` is the share of the write at step i that is left at step t;
-    # `earlier` is the same without the write at step t itself.
+    # `left[t, i]` is the fraction of the write at step i that remains at step
+    # t; `earlier` is `left` with zeros for the write at step t itself.
     order = np.arange(chunk) // writes
     left = ops.convert_to_tensor(order[:, None] >= order, "float32")
     earlier = ops.convert_to_tensor(order[:, None] > order, "float32")
@@ -416,23 +416,23 @@ def read_and_write(
         # The exponents of later writes are positive and could overflow.
         left = left * ops.exp(ops.minimum(sums - transposed(sums), 0.0))
         earlier = left * earlier
-        # Keys times the share of their write that is left after the chunk.
+        # Scale keys by the fraction of their write left after the chunk.
         keys_left = keys * transposed(left[..., -1:, :])
-        # The share of the associations before the chunk that is left.
+        # `exp(sums)` is the fraction left of associations before the chunk.
         of_state = [ops.exp(sums)]
         known, asked = of_state[0] * keys, of_state[0] * queries
     # Step t of a chunk adds to the value at its key
     #     d_t = beta_t (v_t - S^T k_t - sum_{i < t} (k_i . k_t) d_i)
-    # where S are the associations before the chunk. This is linear in S:
-    # `added` contains the part without S, then the factor of S.
+    # where S are the associations before the chunk. d_t is linear in S: `added`
+    # contains the part without S, then the factor of S.
     added = rates * ops.concatenate([values, known], axis=-1)
     if chunk > writes:
         products = ops.matmul(keys, transposed(keys))
         added = solve(rates * earlier * products, added)
 
     def write(before, added, keys, left=None):
-        """Returns the vectors d of a chunk, and the associations after it."""
-        # Not `ops.split`: LiteRT splits only tensors of at most four axes.
+        """Returns the vectors d of a chunk, and the associations afterwards."""
+        # `ops.split` would fail in LiteRT for tensors of more than four axes.
         size = values.shape[-1]
         changes = added[..., :size] - ops.matmul(added[..., size:], before)
         written = ops.matmul(transposed(keys), changes)
@@ -445,7 +445,7 @@ def read_and_write(
         changes, after = write(before, added, keys_left, *of_state)
         associations = after[:, 0]
     else:
-        # Joined, since Keras' loop takes the number of chunks from one tensor.
+        # Keras' loop takes the number of chunks from one tensor: join all.
         joined = [added, keys_left, *of_state]
         inputs = ops.concatenate(joined, axis=-1)
         stops = [*itertools.accumulate(part.shape[-1] for part in joined)]
@@ -508,8 +508,8 @@ def inverse(overlap):
 
 
 def _inverse_of_block(overlap):
-    """Computes `inverse` with masks instead of blocks: it multiplies more
-    numbers in fewer operations."""
+    """Computes `inverse` with masks instead of blocks, in fewer operations with
+    more multiplications."""
     rows, columns = np.indices(overlap.shape[-2:])
     found, size = ops.eye(len(rows)), 1
     while size < len(rows):

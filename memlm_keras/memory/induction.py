@@ -20,9 +20,9 @@ from memlm_keras.memory.base import Memory
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class InductionAttention(DistinctKernels, Memory):
-    """Attention with the output before each value as its key.
+    """Attention in which the key of each value is the output before the value.
 
-    With `h_t` the output of the recurrent layer (`k` units) and
+    `h_t` is the output of the recurrent layer (`k` units), and
     `n_t = h_t / rms(h_t)`:
 
         score_i = n_{i-1}^T W^q n_t / sqrt(k), i from t - L + 1 to t
@@ -30,14 +30,13 @@ class InductionAttention(DistinctKernels, Memory):
         r_t     = sum_i alpha_i n_i
         h*_t    = tanh(W^r r_t + W^x h_t)
 
-    So it finds steps that are similar to the current one, and reads the outputs
-    that followed them, like an induction head (Olsson et al., 2022). The neural
-    cache has the same keys (Grave et al., 2017, Eq. 3). In `Attention`, one
-    output is both key and value, which a recurrent layer is slow to learn.
+    Attention finds steps that are similar to the current one, and reads the
+    outputs that followed, like an induction head (Olsson et al., 2022). The
+    neural cache has the same keys (Grave et al., 2017, Eq. 3). In `Attention`,
+    one output serves as key and value, which slows learning.
 
-    An output is read only if there is an output before it, so `r_t` is zero at
-    the first step of a text. `n` has no learned scale, since `W^q` and `W^r`
-    include one.
+    The first output of a text has no output before it and is not read, so `r_1`
+    is zero. `n` has no learned scale, since `W^q` and `W^r` include one.
 
     | symbol | weight | shape |
     |---|---|---|
@@ -94,10 +93,10 @@ class InductionAttention(DistinctKernels, Memory):
     def read(self, outputs, state, token_ids=None, mask=None):
         normalized = self.remembered(outputs)
         extended, seen, state = self.recent.slide(state, normalized, mask)
-        # Scale before the product, which could overflow in float16.
+        # Scale before the product, because it could overflow in float16.
         scaled = normalized / self.query_kernel.shape[0] ** 0.5
         queries = ops.matmul(scaled, self.query_kernel)
-        # Each step of the window is the key of the value one step later.
+        # Each output in the window is the key of the output one step later.
         scores = self.recent.products(queries, extended)
         weights = masked_softmax(scores, seen)
         context = self.recent.weighted_sum(weights, extended[:, 1:])

@@ -17,7 +17,7 @@ from memlm_keras.masking import masked_softmax
 class WordByWordAttention(DistinctKernels, keras.layers.Layer):
     """Attention over a premise at each word of a hypothesis.
 
-    With the outputs of the premise's LSTM as the columns of `Y`, and `h_t` the
+    The columns of `Y` are the outputs of the premise's LSTM, and `h_t` are the
     outputs of the hypothesis' LSTM:
 
         M_t = tanh(W^y Y + (W^h h_t + W^r r_{t-1}) 1^T)
@@ -25,7 +25,7 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
         r_t = Y a_t^T + tanh(W^t r_{t-1})
         h*  = tanh(W^p r_N + W^x h_N)
 
-    where `r_0 = 0` and N is the last word of the hypothesis.
+    `r_0` is zero, and N is the last word of the hypothesis.
 
     | paper | weight | shape |
     |---|---|---|
@@ -47,7 +47,7 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
 
     Returns:
         A tuple of `h*`, `(B, k)`, and `a`, `(B, T, P)`, in which steps after
-        the last word repeat its weights.
+        the last word repeat that word's weights.
 
     Example:
 
@@ -63,7 +63,7 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
 
     def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(kernel_initializer, **kwargs)
-        # The mask arguments equal the masks that Keras attaches to tensors.
+        # The mask arguments replace the masks that Keras attaches to tensors.
         self.supports_masking = True
 
     def build(self, outputs_shape, *shapes, **named_shapes):
@@ -112,7 +112,7 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
         return ops.tanh(merged), both[..., self.units :]
 
     def compute_mask(self, *arguments, previous_mask=None, **keywords):
-        """Returns `None`, since the results have no masks."""
+        """Returns `None`, since the results need no masks."""
         return None
 
     def compute_output_spec(

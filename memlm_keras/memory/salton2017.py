@@ -21,7 +21,7 @@ from memlm_keras.memory.base import Memory
 
 SCORES = ("single", "combined")
 
-# Finite value for the logarithm of zero, so that gradients are finite.
+# A finite value replaces the logarithm of zero to keep gradients finite.
 _LOG_ZERO = -1e9
 
 
@@ -29,8 +29,8 @@ _LOG_ZERO = -1e9
 class Attentive(DistinctKernels, Memory):
     """Attention over all earlier outputs of a sentence (Salton et al., 2017).
 
-    With `h_t` the output of the last recurrent layer (`k` units), which enters
-    the memory only after step t:
+    `h_t` is the output of the last recurrent layer (`k` units); step t attends
+    to the outputs before step t:
 
         c_t  = sum_i a_i h_i, i from 1 to t - 1                     (3)
         a_i  = exp(score(h_i, h_t)) / sum_j exp(score(h_j, h_t))    (4)
@@ -41,16 +41,16 @@ class Attentive(DistinctKernels, Memory):
 
     At the first step, which the paper does not define, `c_t` is zero. A
     sentence begins with a new state: `memlm_keras.LanguageModel` resets the
-    state of a row where its batches mark the start of a sentence.
+    state of a row where batches mark the start of a sentence.
 
-    The single score of an output never changes. So the state contains only the
-    context so far and the logarithm of its normalizer, which a call treats as
-    one more slot. A combined score changes at every step, so the state contains
-    the `window` most recent outputs, and earlier ones are forgotten. With a
-    window at least as long as the sentences, this equals the paper's memory.
+    The single score of an output never changes, so the state needs only the
+    context so far, which acts as one more slot, and the logarithm of its
+    normalizer. A combined score changes at every step, so the state contains
+    the `window` most recent outputs. If no sentence is longer than the window,
+    the memory equals the paper's.
 
-    A call reads all its steps at once. It allocates `(B, T + 1, T + 1)`
-    for a single score and `(B, T, W + T, k)` for a combined one.
+    A call reads all its steps at once, and allocates `(B, T + 1, T + 1)` for a
+    single score and `(B, T, W + T, k)` for a combined score.
 
     | paper | weight | shape |
     |---|---|---|
@@ -76,11 +76,11 @@ class Attentive(DistinctKernels, Memory):
     the window contains the recent scores.
 
     The attention weights are `a`, `(B, T, W)`, the oldest slot first: slot j of
-    step t is the weight of the output of step `t - W + j`. A row sums to one
-    until more than W outputs were read; then, with a single score, the missing
-    part is the weight of earlier outputs. In a sentence, `weights[t, W - t +
-    i]` is the weight of input word i for predicting the word after t, as in the
-    paper's Figures 2 and 3.
+    step t is the weight of the output of step `t - W + j`. The weights of a
+    step sum to one. With a single score, the sum becomes less than one after W
+    outputs: the rest is the weight of earlier outputs. In a sentence,
+    `weights[t, W - t + i]` is the weight of input word i for predicting the
+    word after t, as in the paper's Figures 2 and 3.
 
     Raises:
         ValueError: if `score` is unknown or `window` is not a positive integer.
@@ -148,7 +148,7 @@ class Attentive(DistinctKernels, Memory):
         return outputs, state, self._cast(weights)
 
     def _single(self, outputs, state, mask):
-        """Computes Eq. 3, 4 and 9: context, state and weights in float32."""
+        """Computes Eq. 3, 4 and 9; returns context, state and weights."""
         hidden = ops.tanh(self._keys(outputs))
         scores = ops.matmul(hidden, self._cast(self.score_kernel))
         scores = ops.cast(scores[..., 0], "float32")
@@ -181,10 +181,10 @@ class Attentive(DistinctKernels, Memory):
         return contexts[:, :-1], new_state, reported
 
     def _combined(self, outputs, state, mask):
-        """Computes Eq. 3, 4 and 10: context, state and weights."""
+        """Computes Eq. 3, 4 and 10; returns context, state and weights."""
         extended, seen, new_state = self.recent.slide(state, outputs, mask)
         queries = ops.matmul(outputs, self._cast(self.query_kernel))
-        # Two products, since the outputs in the state need no gradient.
+        # Use two products: the outputs in the state need no gradient.
         before = self._cast(state["window"])
         keys = ops.concatenate(
             [self._keys(before), self._keys(outputs)], axis=1
@@ -204,7 +204,7 @@ class Attentive(DistinctKernels, Memory):
 
 
 def _after_last(rows, mask):
-    """Returns the entry after the last valid step of each row."""
+    """Returns, for each row, the entry that follows the last valid step."""
     if mask is None:
         return rows[:, -1]
     return take_steps(rows, count_valid(mask)[:, None])[:, 0]

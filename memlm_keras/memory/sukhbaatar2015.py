@@ -14,7 +14,7 @@ from memlm_keras.masking import masked_softmax
 from memlm_keras.masking import over_valid_steps
 from memlm_keras.memory.base import WordMemory
 
-# A language model has no question, so every element of its query is 0.1.
+# A language model has no question, so all elements of the query are 0.1.
 QUERY = 0.1
 
 
@@ -22,18 +22,18 @@ QUERY = 0.1
 class MemoryNetwork(WordMemory):
     """One layer of a memory network over the most recent words.
 
-    With `A x_i` the embeddings of the n most recent words, the current word
-    included, `C x_i` their rows of a second table, and the constant query
-    `u = 0.1`:
+    `A x_i` are the embeddings of the n most recent words, including the current
+    word, `C x_i` their rows of a second table, and all elements of the query
+    `u` are 0.1:
 
         p_i = softmax_i(u^T (A x_i + T_A(i)))
         o   = sum_i p_i (C x_i + T_C(i))
         h   = H u + o, with ReLU applied to its second half
 
-    A is the model's embedding, so there is no recurrent layer below. Since the
-    query is constant, the weight of a word depends only on the word and its
-    place. While fewer than n words have been read, they use the last rows of
-    `T_A` and `T_C`.
+    `A` is the model's embedding, and the model has no recurrent layer. Since
+    the query is constant, the weight of a word depends only on the word and its
+    place. The last row of `T_A` and of `T_C` always belongs to the current
+    word, even while fewer than n words have been read.
 
     | paper | weight | shape |
     |---|---|---|
@@ -47,10 +47,10 @@ class MemoryNetwork(WordMemory):
         vocabulary_size, kernel_initializer, **kwargs: see `MemoryBlock`.
 
     Calls: see `Memory`; `token_ids` are required. Outputs, `(B, T, d)`, are the
-    embedded words, and `h` is `(B, T, d)`. The state is `{"window": (B, n - 1)
-    int32, "filled": (B,)}`, where the window contains the previous words;
-    `embed_state` must look them up before the next call. The attention weights
-    are `p`, `(B, T, n)`, the current word last.
+    embedded words, and `h` is `(B, T, d)`. The state is
+    `{"window": (B, n - 1) int32, "filled": (B,)}`, where the window contains
+    the previous words; call `embed_state` on a state before the next call. The
+    attention weights are `p`, `(B, T, n)`, the current word last.
 
     Raises:
         ValueError: like `MemoryBlock`, and if the words of a state were not
@@ -102,7 +102,7 @@ class MemoryNetwork(WordMemory):
         words, seen, state = self.recent.slide(state, token_ids, mask)
         embedded = ops.concatenate([before, outputs], axis=1)
 
-        # u^T A x_i, computed once for each word.
+        # Compute u^T A x_i once for each word.
         scores_of_words = QUERY * ops.sum(embedded, axis=-1)
         scores = ops.stack(
             [self.recent.slot(scores_of_words, i) for i in range(self.window)],

@@ -26,26 +26,26 @@ COMPOSITIONS = ("gated", "linear")
 class MemoryBlock(WordMemory):
     """Attention over the most recent input words (Tran et al., 2016).
 
-    With `h_t` the output of the recurrent layer (`d` units), `M_i` and `C_i`
-    the rows of two look-up tables for the n most recent words, the current
-    word included, and `T` the temporal matrix, the weights are (1) or (2):
+    `h_t` is the output of the recurrent layer (`d` units), `M_i` and `C_i` are
+    the rows of two look-up tables for the n most recent words, including the
+    current word, and `T` is the temporal matrix. The weights follow Eq. 1 or 2:
 
         p_t = softmax(M_i h_t)                                  (1)
         p_t = softmax((M_i + T) h_t)                            (2)
         s_t = C_i^T p_t                                         (3)
 
-    The context is composed with the output either by a gate,
+    `composition="gated"` combines context and output by a gate:
 
         z_t = sigm(W_sz s_t + U_hz h_t)                         (4)
         r_t = sigm(W_sr s_t + U_hr h_t)                         (5)
         c_t = tanh(W s_t + U (r_t * h_t))                       (6)
         h^m_t = (1 - z_t) * h_t + z_t * c_t                     (7)
 
-    or by a sum, `h^m_t = s_t + h_t`.
+    `composition="linear"` adds them, `h^m_t = s_t + h_t`.
 
-    While fewer than n words have been read, they use the last rows of `T`, so
-    the last row always belongs to the current word. The authors' code does the
-    same; the paper's text says the first rows.
+    The last row of `T` always belongs to the current word, even while fewer
+    than n words have been read. This follows the authors' code; in the paper's
+    text, the first words use the first rows.
 
     | paper | weight | shape |
     |---|---|---|
@@ -79,8 +79,8 @@ class MemoryBlock(WordMemory):
 
     Raises:
         ValueError: if `vocabulary_size` or `window` is not a positive integer,
-            `composition` is unknown or lacks a given option, a call has no
-            `token_ids`, or the layer is built without `vocabulary_size`.
+            `composition` is unknown or does not support an option, a call has
+            no `token_ids`, or the layer is built without `vocabulary_size`.
 
     Example:
 
@@ -176,7 +176,7 @@ class MemoryBlock(WordMemory):
         return context
 
     def compose(self, context, outputs):
-        """Composes two `(B, T, d)` by Eq. 4 to 7, or by the sum."""
+        """Combines context and output, `(B, T, d)`, by Eq. 4 to 7 or a sum."""
         if self.composition == "linear":
             if self.linear_kernel:
                 outputs = ops.matmul(outputs, self.hidden_kernel)
@@ -200,22 +200,22 @@ class MemoryBlock(WordMemory):
 class BidirectionalMemoryBlock(MemoryBlock):
     """Attention over the words around the one to predict (Tran et al., 2016).
 
-    With `x_t` the word read at step t, and `x_{t+1}` the word to predict, step
-    t attends to
+    `x_t` is the word read at step t, and `x_{t+1}` the word to predict. Step t
+    attends to the words
 
         x_{t-n+1} ... x_t   and   x_{t+2} ... x_{t+1+n}
 
-    by Eq. 1 to 7 of `MemoryBlock`, with its options and weights. The temporal
-    matrix has one row for each of the 2 n places, so rows n and n + 1 always
-    belong to the neighbours of the word to predict, even if a side has fewer
-    words.
+    by Eq. 1 to 7, with the options and weights of `MemoryBlock`. The temporal
+    matrix has one row for each of the 2 n places. Rows n and n + 1 always
+    belong to the neighbours of the word to predict, even if fewer words precede
+    or follow.
 
     The end of the sentence and all words after it are masked, so padding with
     `end_of_sentence_id` changes nothing.
 
-    The word to predict is never read, but words after it are. So a row must be
-    one whole sentence, streaming is impossible, and the product of the words'
-    probabilities is not the probability of the sentence.
+    The word to predict is never read, but words after it are. Therefore a row
+    must be one whole sentence, streaming is impossible, and the product of the
+    words' probabilities is not the probability of the sentence.
 
     Args:
         window: integer, n, number of words to attend to on each side.
@@ -225,7 +225,7 @@ class BidirectionalMemoryBlock(MemoryBlock):
 
     Calls: see `Memory`; `token_ids` are required. Outputs and `h^m` are
     `(B, T, d)`, the state is an empty dict, and the attention weights are `p`,
-    `(B, T, 2 n)`, words before the predicted one first, from left to right.
+    `(B, T, 2 n)`, from left to right.
 
     Raises:
         ValueError: as `MemoryBlock`, and if `end_of_sentence_id` is not an
@@ -256,7 +256,7 @@ class BidirectionalMemoryBlock(MemoryBlock):
 
     @property
     def memory_size(self):
-        """Number of words that a step attends to, both sides together."""
+        """Number of words that a step attends to on both sides together."""
         return 2 * self.window
 
     def build(self, outputs_shape, token_ids_shape=None):
@@ -269,7 +269,7 @@ class BidirectionalMemoryBlock(MemoryBlock):
             )
 
     def remembered(self, outputs, token_ids=None):
-        # A step also reads later words.
+        # A step also reads the words after the word to predict.
         return None
 
 
@@ -284,7 +284,7 @@ class _BothSides(SlidingWindow):
         return {}
 
     def slide(self, state, token_ids, mask=None):
-        """Returns words `(B, T + 2 n)`, seen slots `(B, T, 2 n)` and `{}`."""
+        """Returns words `(B, T + 2 n)`, a mask `(B, T, 2 n)` and no state."""
         n, end = self.size, self.end_of_sentence_id
         if mask is not None:
             token_ids = ops.where(mask, token_ids, end)
