@@ -5,16 +5,8 @@ import math
 import pathlib
 from collections.abc import Mapping
 
-import keras
-import numpy as np
-
 import logs
 import paper_claims
-from memlm_keras.evaluation import sentence_losses
-from memlm_keras.experiments import RunFolder
-from memlm_keras.experiments.datasets import evaluation_batches
-from memlm_keras.experiments.experiment import reopen
-from memlm_keras.experiments.options import CLASSIFIER
 from memlm_keras.experiments.options import OVERRIDES
 from memlm_keras.experiments.options import as_flag
 from memlm_keras.experiments.tables import runs
@@ -113,20 +105,3 @@ def train(every, jobs=1, minutes=math.inf):
     for dataset in {each.name: each for each in datasets}.values():
         dataset.load()
     return runs.run_all(missing, jobs=jobs, minutes=minutes)
-
-
-def test_losses(folder):
-    """Returns the loss and the number of predictions for each test sentence.
-    For a pair of sentences, the loss is 1 if the label is wrong, and else 0."""
-    run_folder = RunFolder(folder)
-    experiment, model = reopen(run_folder), run_folder.model()
-    if experiment.kind != CLASSIFIER:
-        batches = evaluation_batches(experiment, model, "test")
-        return np.stack(sentence_losses(model, batches), axis=1)
-    wrong = []
-    for inputs, targets, *weights in experiment.corpus.batches("test", 64):
-        predicted = keras.ops.argmax(model.predict_on_batch(inputs), axis=-1)
-        errors = keras.ops.convert_to_numpy(predicted) != targets
-        wrong.append(errors[weights[0] > 0] if weights else errors)
-    wrong = np.concatenate(wrong)
-    return np.stack([wrong, np.ones(len(wrong))], axis=1)

@@ -120,10 +120,34 @@ def keep(folder, study):
     if losses.exists():
         run[LOSSES] = np.loadtxt(losses, delimiter=",", ndmin=2)
     elif (folder / "model.keras").exists():
-        import claim_runs
-
-        run[LOSSES] = claim_runs.test_losses(folder)
+        run[LOSSES] = test_losses(folder)
     add(study, folder.name, run)
+
+
+def test_losses(folder):
+    """Returns the loss and the number of predictions for each test sentence.
+    For a pair of sentences, the loss is 1 if the label is wrong, and else 0."""
+    # Reading a study does not need Keras.
+    import keras
+
+    from memlm_keras.evaluation import sentence_losses
+    from memlm_keras.experiments import RunFolder
+    from memlm_keras.experiments.datasets import evaluation_batches
+    from memlm_keras.experiments.experiment import reopen
+    from memlm_keras.experiments.options import CLASSIFIER
+
+    run_folder = RunFolder(folder)
+    experiment, model = reopen(run_folder), run_folder.model()
+    if experiment.kind != CLASSIFIER:
+        batches = evaluation_batches(experiment, model, "test")
+        return np.stack(sentence_losses(model, batches), axis=1)
+    wrong = []
+    for inputs, targets, *weights in experiment.corpus.batches("test", 64):
+        predicted = keras.ops.argmax(model.predict_on_batch(inputs), axis=-1)
+        errors = keras.ops.convert_to_numpy(predicted) != targets
+        wrong.append(errors[weights[0] > 0] if weights else errors)
+    wrong = np.concatenate(wrong)
+    return np.stack([wrong, np.ones(len(wrong))], axis=1)
 
 
 def numbers(study):
