@@ -152,7 +152,6 @@ def in_processes(function, count):
 
 @pytest.mark.parametrize("exchange", [True, False])
 def test_processes_that_write_the_same_folder(tmp_path, monkeypatch, exchange):
-    """Each replaces it whole; it is never half of one and half of another."""
     if not exchange:
         monkeypatch.setattr(files, "_exchange", lambda one, other: False)
     target = tmp_path / "cache" / "tokens"

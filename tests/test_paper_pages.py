@@ -64,7 +64,6 @@ def test_every_preset_is_on_a_page():
 
 @every_page
 def test_what_pages_name(page):
-    """Files, presets and tables that are there."""
     text = read(page)
     for link in re.findall(r"\]\(([^)#]+)\)", text):
         if not link.startswith("http"):
@@ -99,7 +98,6 @@ def test_numbers_of_figure_2():
 
 @pytest.mark.parametrize("paper", HEADINGS)
 def test_what_a_page_of_a_paper_has(paper):
-    """Code, misprints, pictures and numbers, and links to its other places."""
     text, heading = read(f"{paper}.md"), HEADINGS[paper]
     assert text.count(":pyobject:") >= 2
     assert "\n## Errata and choices\n" in text

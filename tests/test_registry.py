@@ -126,7 +126,6 @@ def test_the_nearest_name(name, nearest):
 
 @pytest.mark.parametrize("name", presets.names())
 def test_presets_can_be_looked_at_without_a_trace(name):
-    """Printing one draws no seed, takes no name and traces nothing."""
     state = random.getstate()
     with keras.StatelessScope(initialize_variables=False):
         first = presets.get(name)

@@ -120,13 +120,11 @@ def test_imports_point_one_way():
 
 
 def test_the_allowed_arrows_make_no_circle():
-    """Whoever adds an arrow cannot close a circle with it."""
     above = {name: ends - GROUND for name, ends in ARROWS.items()}
     list(graphlib.TopologicalSorter(above).static_order())
 
 
 def test_no_import_cycles():
-    """Nor by imports in functions."""
     graph = {name: set(imports(name)) - {name} for name in SOURCES}
     # Raises an error that shows a cycle.
     list(graphlib.TopologicalSorter(graph).static_order())
@@ -299,17 +297,6 @@ def words_to_replace(name):
             yield f"{name}: {better}"
 
 
-def test_words_are_found_in_names_of_any_case():
-    assert list(words_to_replace("GradientGate")) == [
-        "GradientGate: gradient_mask"
-    ]
-    assert list(words_to_replace("reads_ahead")) == ["reads_ahead: causal"]
-    assert not list(words_to_replace("GatedHORNNCell"))
-    assert not list(words_to_replace("particles"))
-    tree = ast.parse("def f(articles):\n    history = 1\n    return history")
-    assert list(public_names(tree)) == ["f", "articles"]
-
-
 def test_public_names_are_the_fields():
     found = {
         f"{module}: {better}"
@@ -413,7 +400,6 @@ DEFINED = collections.Counter(node.name for _, node in FUNCTIONS)
 
 
 def test_private_functions_of_one_line_are_used_twice():
-    """A line that runs once is read where it runs."""
     short = []
     for name, node in FUNCTIONS:
         if node.decorator_list or not re.match(r"_[a-z]", node.name):

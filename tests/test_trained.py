@@ -113,7 +113,6 @@ def test_the_models_of_the_package_know_their_text(name):
 
 
 def test_the_english_model(memlm_command, tmp_path):
-    """It prefers English to the same words in disorder, and fits the wheel."""
     path = trained.find(ENGLISH)
     assert sum(f.stat().st_size for f in path.iterdir()) < 8_000_000
     model = memlm.LanguageModel.from_preset(ENGLISH)
@@ -143,7 +142,6 @@ def test_the_english_model(memlm_command, tmp_path):
 
 
 def test_the_larger_english_model_of_a_clone():
-    """It knows better how a sentence goes on."""
     folder = trained.find("memlm/english_large")
     large = memlm.LanguageModel.from_preset("memlm/english_large")
     assert large.count_params() == trained.read_metadata(folder)["parameters"]
@@ -270,23 +268,6 @@ def test_saving_replaces_trained_models_only(folder, tmp_path):
 
 
 # === The command ===
-
-
-def test_commands_take_trained_models(memlm_command, folder, tmp_path):
-    (tmp_path / "stimuli.txt").write_text(f"{PERSON}\n")
-    status, out, err = memlm_command("surprisal", LSTM, "stimuli.txt")
-    assert status == 0 and len(out.splitlines()) == 10, err
-    status, out, err = memlm_command("score", ATTENTION, PERSON)
-    assert status == 0 and "9 predicted tokens" in out, err
-    flags = ("--max_length=12", "--sentences=1", "--seed=0")
-    status, out, err = memlm_command("generate", ATTENTION, PERSON, *flags)
-    assert status == 0 and out.startswith(PERSON), err
-    status, out, err = memlm_command(
-        "attention", ATTENTION, PERSON, "--out=map.html"
-    )
-    assert status == 0 and (tmp_path / "map.html").exists(), err
-    status, out, err = memlm_command("score", folder, "word_1")
-    assert status == 0 and out.startswith("word_1"), err
 
 
 @pytest.mark.slow

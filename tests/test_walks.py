@@ -114,7 +114,6 @@ def test_train(arguments, budget, tmp_path, monkeypatch):
 
 @pytest.mark.backend("tensorflow")
 def test_export(lm, tmp_path):
-    """Files of `serving` alone; others hold what the model computes."""
     entered = files_entered(lambda: memlm.serving.export(lm, tmp_path / "1"))
     serving = [name for name in entered if name.startswith("serving")]
     require_budget(serving, EXPORT)

@@ -48,7 +48,6 @@ def test_a_single_score_weighs_the_words_before():
 
 @pytest.mark.parametrize("window", [1, 3, 8, 20])
 def test_each_weight_is_that_of_its_word(window):
-    """A memory of words, the one just read included, of any length."""
     model = trained(MemoryBlock(window))
     found = predictions(model)
     weights = analysis.attention_by_word(found)

@@ -97,7 +97,6 @@ def test_a_memory_is_compared_with_an_lstm_of_its_sizes():
     ],
 )
 def test_contenders_agree(kind, variant):
-    """Peers of the package give its losses from the same weights."""
     case = dataclasses.replace(
         TINY,
         kind=kind,
@@ -131,7 +130,6 @@ def run(case, contenders):
 @pytest.mark.parametrize("engine, time", [("tensorflow", 1), ("litert", 4)])
 @pytest.mark.slow
 def test_engines_agree(engine, time):
-    """Exported models give the losses of the model and are timed."""
     case = small("key_value_predict_token", batch=2, time=time)
     names = (
         "pytorch torch key_value_predict",
@@ -187,27 +185,7 @@ def test_a_record_is_shown_again(tmp_path):
     ]
 
 
-@pytest.mark.slow
-def test_the_program_prints_a_table():
-    """In its own process: `benchmarks.growth` has flags of the same names."""
-    program = """
-from unittest import mock
-from absl import flags
-from benchmarks import __main__ as program, runner
-
-flags.FLAGS(["benchmarks", "--cases=zaremba_medium"])
-results = [runner.Result("pytorch torch", 3.0, None, [0.1], 1e9)]
-with mock.patch.object(runner, "run", autospec=True, return_value=results):
-    program.main(["benchmarks"])
-"""
-    printed = subprocess.check_output(
-        [sys.executable, "-c", program], text=True
-    )
-    assert "| pytorch torch | 100.0 | 1.00 |" in printed
-
-
 def test_a_trial_of_the_suite_for_cards():
-    """Tiny, and within a budget of time that ends with the first case."""
     told = subprocess.run(
         [
             *(sys.executable, "-m", "benchmarks", "--suite=gpu", "--trial"),
@@ -244,24 +222,6 @@ def test_the_share_of_a_card():
         "handwritten_jax jax",
         *(f"package {backend}" for backend in suites.BACKENDS),
     }
-
-
-def test_contenders_of_a_growth():
-    window = growth.GROWTH["window"]
-    assert window.at(128).window == 128
-    assert {c.name for c in window.contenders("jax")} == {
-        f"package jax {variant}"
-        for variant in (
-            "lstm",
-            "lstm_2_parts",
-            "lstm_3_parts",
-            "attention",
-            "key_value",
-            "key_value_predict",
-        )
-    }
-    peers = {c.name for c in growth.GROWTH["vocabulary"].contenders("torch")}
-    assert peers == {"pytorch torch", "plain_keras torch", "package torch"}
 
 
 @pytest.mark.parametrize("name", growth.GROWTH)

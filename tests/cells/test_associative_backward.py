@@ -8,11 +8,9 @@ from layers import assert_close
 from layers import layer_of
 from layers import uniform
 
-from memlm_keras import EntailmentClassifier
 from memlm_keras.cells import AssociativeGRUCell
 from memlm_keras.cells import DualAssociativeGRUCell
 from memlm_keras.cells import associative_backward
-from memlm_keras.data import PairBatches
 
 pytestmark = pytest.mark.backend
 
@@ -104,39 +102,6 @@ def test_outputs_states_and_gradients(source_key, key, mask, gradients, runs):
     assert runs
     assert_close(found[0], expected[0])
     assert_close(found[1], expected[1], rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.backend("torch")
-def test_an_entailment_model_is_trained_the_same(runs, random, monkeypatch):
-    """Its sentences are masked."""
-    pairs = [[random.integers(2, 9, n) for n in (3, 5, 9, 12)]] * 2
-    batches = PairBatches(*pairs, random.integers(0, 3, 4), 2)
-
-    def trained():
-        keras.utils.set_random_seed(0)
-        model = EntailmentClassifier(
-            9,
-            4,
-            DualAssociativeGRUCell(6, num_copies=3),
-            conditioning="source",
-            top=keras.layers.GRU(4),
-            classifier_units=(4,),
-        )
-        model.compile(keras.optimizers.SGD(1.0))
-        before = list(map(ops.convert_to_numpy, model.trainable_variables))
-        model.fit(batches, epochs=1, verbose=0)
-        after = map(ops.convert_to_numpy, model.trainable_variables)
-        return [new - old for new, old in zip(after, before, strict=True)]
-
-    found = trained()
-    assert runs
-    assert all(mask is not None for *_, mask in runs)
-    runs.clear()
-    monkeypatch.setattr(AssociativeGRUCell, "has_own_gradient", False)
-    expected = trained()
-    assert not runs
-    assert max(np.abs(change).max() for change in expected) > 0.1
-    assert_close(found, expected, rtol=1e-3, atol=1e-4)
 
 
 def test_bfloat16_differentiates_its_steps(runs):

@@ -32,10 +32,6 @@ def complex_numbers(random, *shape):
     return random.normal(size=(*shape, 2)) @ [1, 1j]
 
 
-def phases(random, *shape):
-    return np.exp(2j * np.pi * random.uniform(size=shape))
-
-
 def test_complex_arithmetic_is_numpys(random):
     a, b = complex_numbers(random, 3, 5), complex_numbers(random, 3, 5)
     permutations = [random.permutation(5) for _ in range(4)]
@@ -103,19 +99,4 @@ def test_a_write_is_the_delta_rule(random):
     expected = (1 - update * np.abs(r) ** 2) * memory + update * r * value
     np.testing.assert_allclose(
         complex_of(found)[:, 0], expected, rtol=1e-4, atol=1e-5
-    )
-
-
-def test_what_is_written_under_a_key_is_read_under_it(random):
-    """Alone in the memory and with a modulus of one, exactly."""
-    value = pair(complex_numbers(random, 2, 6))
-    permutations = [random.permutation(6) for _ in range(8)]
-    keys = permuted(pair(phases(random, 2, 6)), permutations)
-    empty = pair(np.zeros((2, 8, 6), "complex64"))
-    memory = complex_vectors.write(keys, value, empty)
-    np.testing.assert_allclose(
-        complex_of(complex_vectors.read(keys, memory)),
-        complex_of(value),
-        rtol=1e-4,
-        atol=1e-5,
     )

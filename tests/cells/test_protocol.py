@@ -73,7 +73,6 @@ def inputs(random):
 @every_cell
 @pytest.mark.parametrize("go_backwards", [False, True])
 def test_keras_rnn_gives_the_same(name, go_backwards, inputs, random):
-    """From any states; backwards, with a mask."""
     cell = CELLS[name]()
     sizes = keras.tree.flatten(cell.state_size)
     states = [

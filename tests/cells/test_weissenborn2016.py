@@ -17,7 +17,6 @@ from memlm_keras.cells import DualAssociativeMemoryCell
 from memlm_keras.cells import ProjectedRNN
 from memlm_keras.cells.complex_vectors import KEYS
 from references import weissenborn2016 as reference
-from references.finite_differences import assert_directional_derivatives
 
 pytestmark = pytest.mark.backend
 
@@ -190,70 +189,7 @@ def test_gradients_equal_finite_differences(kind, source_key, key, gradients):
     assert_cell_gradients(gradients, cell, inputs, states, expected)
 
 
-@pytest.mark.backend(one_in=5)
-@pytest.mark.parametrize(
-    "source_key, key, training",
-    [
-        (None, "bound", True),
-        ("separate", "bound", True),
-        ("shared", "unit", True),
-        ("shared", "bound", False),
-    ],
-)
-def test_long_sequences_equal_the_reference(
-    source_key, key, training, gradients
-):
-    """Of 100 steps; gradients along a random direction for each input."""
-    cell = make("gru", source_key, key=key)
-    # So that rounding neither vanishes nor explodes over as many steps.
-    for weight in cell.trainable_variables:
-        weight.assign(weight * 0.5)
-    inputs, states = random_arrays(np.random.default_rng(3), cell, 2, 100)
-    layer = layer_of(cell)
-    layer.build(inputs.shape)
-    variables, count = cell.trainable_variables, len(states)
-
-    def run(tensors):
-        mapping = list(zip(variables, tensors[1 + count :]))
-        with keras.StatelessScope(state_mapping=mapping):
-            return layer(
-                tensors[0],
-                initial_state=tensors[1 : 1 + count],
-                training=training,
-            )
-
-    def run_float64(values):
-        weights = {
-            variable.path: value
-            for variable, value in zip(variables, values[1 + count :])
-        }
-        outputs, new, _ = run_reference(
-            "gru", cell, values[0], values[1 : 1 + count], weights
-        )
-        return [outputs, *new]
-
-    values = [inputs, *states, *map(arrays, variables)]
-    expected = run_float64([value.astype("float64") for value in values])
-    assert_close(run(values), expected, rtol=1e-3, atol=1e-4)
-
-    random = np.random.default_rng(4)
-    weighed = [random.normal(size=part.shape) for part in expected]
-
-    def loss(tensors):
-        return sum(
-            keras.ops.sum(keras.ops.multiply(part, weight.astype("float32")))
-            for part, weight in zip(run(tensors), weighed)
-        )
-
-    def reference_loss(values):
-        parts = zip(run_float64(values), weighed)
-        return sum(np.sum(part * weight) for part, weight in parts)
-
-    assert_directional_derivatives(gradients, loss, reference_loss, values)
-
-
 def test_an_empty_source_changes_nothing(random):
-    """So that one dual cell can read source and target."""
     dual, single = make("gru", "shared"), make("gru", None)
     named = {w.path.rpartition("/")[2]: w for w in dual.weights}
     for weight in single.weights:
@@ -287,7 +223,6 @@ def test_a_trace_has_the_values_read_and_written(kind, source_key, random):
 
 
 def test_permutations_are_saved(reloaded):
-    """Another seed changes nothing in a file."""
     cell = make("gru", "shared", seed=11)
     permutations = arrays(cell.permutations)
     np.testing.assert_array_equal(permutations[0], [0, 1])

@@ -123,15 +123,6 @@ def test_a_resumed_run_begins_and_ends_once(stop, epochs):
     assert events == ["begin", "end"]
 
 
-def test_validation_sees_everything_every_time():
-    validation = make_batches(documents=False)
-    history = make_model().fit(
-        make_batches(), epochs=3, validation_data=validation, verbose=0
-    )
-    assert history.history["val_seen"] == [WHOLE] * 3
-    assert make_model().evaluate(validation, verbose=0)[1] == WHOLE
-
-
 @pytest.mark.backend("torch")
 def test_only_the_answers_of_recall_are_learnt():
     task = recall.MQAR(16, length=12, pairs=2)

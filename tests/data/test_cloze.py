@@ -9,8 +9,6 @@ from corpus_files import CBT_QUERY
 from corpus_files import CBT_SENTENCES
 from corpus_files import cbt_question
 from corpus_files import write_cbt
-from hypothesis import given
-from hypothesis import strategies as st
 
 from memlm_keras import data
 from memlm_keras.data import read_cloze_questions
@@ -79,34 +77,6 @@ def test_unusual_questions(read):
     assert question.filled("a b") == ("in", "a", "b")
     with pytest.raises(ValueError, match="`candidates` must not be empty"):
         data.ClozeQuestion((), ("XXXXX",), "a", ("a", ""))
-
-
-WORD = st.text("abc'.-|0123456789", min_size=1).map(lambda word: word + "x")
-
-
-@given(
-    sentences=st.lists(st.lists(WORD), min_size=20, max_size=20),
-    before=st.lists(WORD),
-    candidates=st.lists(
-        WORD.filter(lambda word: "|" not in word), min_size=1, max_size=10
-    ),
-    chosen=st.randoms(use_true_random=False),
-)
-def test_what_is_written_is_read(
-    tmp_path_factory, sentences, before, candidates, chosen
-):
-    answer = chosen.choice(candidates)
-    query = [*before, "XXXXX"]
-    text = cbt_question(
-        f"{' '.join(query)}\t{answer}\t\t{'|'.join(candidates)}",
-        [" ".join(sentence) for sentence in sentences],
-    )
-    path = tmp_path_factory.mktemp("cbt") / "questions.txt"
-    path.write_text(text)
-    (question,) = read_cloze_questions(path)
-    assert question == data.ClozeQuestion(
-        tuple(map(tuple, sentences)), tuple(query), answer, tuple(candidates)
-    )
 
 
 ONE = cbt_question()

@@ -8,9 +8,7 @@ import multiprocessing
 import os
 import pathlib
 import signal
-import sys
 import threading
-import types
 import zipfile
 
 import numpy as np
@@ -64,33 +62,6 @@ def test_wikitext_2_has_the_usual_counts_and_documents():
     batches = corpus.batches("validation", 8, 35, documents=True)
     assert sum(weight.sum() for _, _, weight in batches) == 217_646
     assert sum(x["reset"].sum() for x, _, _ in batches) == 60
-
-
-def test_wikitext_2_by_sentence_has_the_same_words(tmp_path):
-    """Of its two shorter texts, the first of them in the place of training."""
-    pytest.importorskip("syntok")
-    for name in ("train", "valid", "test"):
-        text = "valid" if name == "train" else name
-        file = shared_data("wikitext-2", f"wiki.{text}.tokens")
-        (tmp_path / f"wiki.{name}.tokens").symlink_to(file)
-    settings = {"data_dir": tmp_path, "verify": False}
-    plain = data.load("wikitext-2", **settings)
-    corpus = data.load("wikitext-2", **settings, sentences=True)
-    assert corpus.name == "wikitext-2-sentences"
-    assert corpus.vocabulary == plain.vocabulary
-    for split in ("train", "validation", "test"):
-        found, paragraphs = getattr(corpus, split), getattr(plain, split)
-        np.testing.assert_array_equal(
-            found.tokens[found.tokens != 0],
-            paragraphs.tokens[paragraphs.tokens != 0],
-        )
-        assert len(found.document_starts) == 60
-        # No sentence is empty, and few are as long as a paragraph.
-        lengths = np.diff(np.flatnonzero(found.tokens == 0))
-        assert lengths.min() > 1
-        assert 20 < lengths.mean() < 30
-        assert np.quantile(lengths, 0.999) < 110
-    assert lengths.max() < 250
 
 
 @pytest.fixture
@@ -230,14 +201,6 @@ def test_download_goes_to_the_cache(folder, cache, monkeypatch, tmp_path):
     # The second time, nothing is fetched.
     archive.unlink()
     assert lengths(data.load("wikitext-2", cache_dir=cache)) == [10, 10, 10]
-
-
-def test_embedded_is_loaded_by_its_module(monkeypatch):
-    module = types.ModuleType("memlm_keras.data.embedded")
-    module.load = lambda: "the embedded corpus"
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(data, "embedded", module, raising=False)
-    assert data.load("embedded") == "the embedded corpus"
 
 
 @pytest.fixture

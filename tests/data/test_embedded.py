@@ -68,32 +68,6 @@ def test_entropy_equals_enumeration_of_every_document(sizes):
     assert exact.tokens == pytest.approx(math.fsum(tokens), abs=1e-9)
 
 
-def test_entropy_equals_the_mean_of_a_sample(sample):
-    documents, log_probabilities = sample
-    exact = embedded.entropy()
-    for expected, values in (
-        (exact.nats, [-values.sum() for values in log_probabilities]),
-        (exact.tokens, [len(document) for document in documents]),
-    ):
-        standard_error = np.std(values, ddof=1) / math.sqrt(len(values))
-        assert abs(np.mean(values) - expected) < 4 * standard_error
-
-
-def test_sample_frequencies_equal_their_probabilities():
-    grammar = tiny_grammar(length=2)
-    documents, log_probabilities = embedded.generate(4000, 2, grammar)
-    counts, expected = {}, {}
-    for document, values in zip(documents, log_probabilities):
-        text = " ".join(document)
-        counts[text] = counts.get(text, 0) + 1
-        expected[text] = 4000 * math.exp(values.sum())
-    frequent = [text for text in counts if expected[text] > 20]
-    assert frequent
-    for text in frequent:
-        deviation = abs(counts[text] - expected[text])
-        assert deviation < 5 * math.sqrt(expected[text])
-
-
 def test_scoring_repeats_the_recorded_log_probabilities(sample):
     documents, log_probabilities = (part[:50] for part in sample)
     for document, recorded in zip(documents, log_probabilities):
@@ -129,37 +103,6 @@ def test_scoring_refuses_a_forgotten_fact(sample):
     document[place] = next(city for city in WORDS["city"] if city != home)
     with pytest.raises(ValueError, match=f"allows one of .'{home}'"):
         embedded.log_probabilities(document)
-
-
-def test_perplexity_is_low():
-    assert 1.5 < embedded.optimal_perplexity() < 2.5
-    nats, tokens = embedded.entropy()
-    assert embedded.optimal_perplexity() == math.exp(nats / tokens)
-
-
-def test_documents_recall_facts_near_and_far(sample):
-    """What was said is certain, and most often 5 to 60 words back."""
-    facts = {word for words in WORDS.values() for word in words}
-    certain, distances = 0, []
-    for document, values in zip(*sample):
-        last_seen = {}
-        for place, (token, value) in enumerate(zip(document, values)):
-            if token in facts:
-                if token in last_seen:
-                    distances.append(place - last_seen[token])
-                    certain += value == 0
-                last_seen[token] = place
-    assert certain > 12 * len(sample[0])
-    distances = np.array(distances)
-    assert np.mean((distances >= 5) & (distances <= 60)) > 0.85
-    assert np.mean(distances > 20) > 0.4
-
-
-def test_documents_are_of_whole_sentences(sample):
-    for document in sample[0]:
-        assert document.count("<eos>") == 12 and document[-1] == "<eos>"
-        people = {token for token in document if token in WORDS["first"]}
-        assert 2 <= len(people) <= 4
 
 
 def test_generation_is_fixed_by_its_seed():

@@ -63,7 +63,6 @@ def test_damaged_snli(tmp_path, name, text, message):
 
 
 def test_both_releases_of_sick(tmp_path):
-    """With the line ends of either, and quotation marks that quote nothing."""
     rows = [
         ("1", 'A "dog', "No dog", "3.3", "CONTRADICTION"),
         ("2", "A cat", "A cat is", "4", "ENTAILMENT"),
@@ -282,7 +281,6 @@ def test_generated_labels_are_what_the_facts_say():
 
 
 def test_counts_of_words_do_not_predict_the_label():
-    """Counts of the asked name, kind and value, and of facts."""
     pairs = embedded_pairs.generate_pairs(6000, seed=0)
     found = {label: [] for label in ("entailment", "neutral", "contradiction")}
     for pair in pairs:
@@ -397,7 +395,6 @@ def test_orders_follow_from_seed_and_epoch():
 
 @pytest.mark.parametrize("per_epoch", [1, 3, 7, 20])
 def test_epochs_of_other_lengths_than_passes(per_epoch):
-    """Batch for batch, the same as pass after pass."""
     sentences = [[number] for number in range(1, 26)]
     arguments = (sentences, sentences, np.zeros(25), 4)
     passes = PairBatches(*arguments, shuffle=True)

@@ -2,13 +2,9 @@
 
 import sys
 
-import numpy as np
 import pytest
 from corpus_files import machine_form
-from hypothesis import given
-from hypothesis import strategies as st
 
-from memlm_keras import data
 from memlm_keras.data import ClozeQuestion
 from memlm_keras.data import completion_questions
 from memlm_keras.data import prepare_novels
@@ -86,31 +82,6 @@ def test_words_are_split_and_lowered_as_asked(read):
     assert (second.answer, second.filled("Joy")[0]) == ("Rain", "Joy")
     (question,) = read(machine(QUESTIONS[:1]), tokenize=lambda text: [text])
     assert question.query == ("mr. hill , he XXXXX it.",)
-
-
-WORD = st.text("abc'.-,|0", min_size=1).map(lambda word: word + "x")
-
-
-@given(
-    before=st.lists(WORD, min_size=1),
-    after=st.lists(WORD),
-    candidates=st.lists(WORD, min_size=5, max_size=5, unique=True),
-    right=st.integers(0, 4),
-    form=st.sampled_from([machine, enclosed]),
-)
-def test_what_is_written_is_read(
-    tmp_path_factory, before, after, candidates, right, form
-):
-    folder = tmp_path_factory.mktemp("questions")
-    paths = [folder / "questions.txt", folder / "answers.txt"]
-    text = " ".join([*before, "{}", *after, "x"])
-    for path, written in zip(paths, form([(text, candidates, right)])):
-        path.write_text(written)
-    stop = "x." if form is machine else "x"
-    query = (*before, "XXXXX", *after, stop)
-    assert completion_questions(*paths, tokenize=None) == [
-        ClozeQuestion((), query, candidates[right], tuple(candidates))
-    ]
 
 
 @pytest.mark.parametrize("form", [machine, enclosed])
@@ -380,22 +351,3 @@ def test_novels_that_cannot_be_prepared(folder, tmp_path):
         with pytest.raises(ValueError, match="two files .*`.TXT`"):
             prepare_novels(folder, output)
     assert list(tmp_path.iterdir()) == [folder]
-
-
-@pytest.mark.filterwarnings("ignore:. of . novels")
-def test_novels_train_what_answers_the_questions(folder, read, tmp_path):
-    for number in range(4):
-        (folder / f"{number}.txt").write_text(BOOK * (number + 1))
-    prepared(folder)
-    corpus = data.load_documents(
-        tmp_path / "output",
-        validation=0.2,
-        test=0.2,
-        cache_dir=tmp_path / "cache",
-    )
-    lengths = [len(corpus.train), len(corpus.validation), len(corpus.test)]
-    assert sum(lengths) == 10 * sum(len(f"{x} .".split()) for x in BOOK_LINES)
-    text = [("Mr. Hill, you don't {} it", ("say", "sit", "be", "so", "x"), 0)]
-    (question,) = read(machine(text))
-    ids = corpus.vocabulary.encode(question.filled("say"))
-    assert np.all(ids != corpus.vocabulary.unknown_id)

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlm_keras import LanguageModel
-from memlm_keras.data import Batches
 from memlm_keras.data import SentenceBatches
 from memlm_keras.data import sentence_starts
 from memlm_keras.training import SentenceCrossEntropy
@@ -81,7 +80,6 @@ def test_every_sentence_is_in_one_batch(
 
 
 def test_sentences_of_all_lengths_as_salton_trains():
-    """Cut and padded by hand, in the order of the text."""
     tokens = np.array([5, 7, 8, 0, 6, 0, 8, 9, 0], "int32")
     batches = SentenceBatches(tokens, 2, 8, longest=3, equal_lengths=False)
     inputs, targets, weight = batches[0]
@@ -121,56 +119,6 @@ def test_orders_follow_from_seed_and_epoch(equal_lengths):
     assert together[0] != together[1]
 
 
-def test_few_shapes_whatever_the_lengths(monkeypatch):
-    """Compiled once for each multiple, and not again in later epochs."""
-    generator = np.random.default_rng(0)
-    tokens = text_of_six_words(generator.integers(1, 24, 60))
-    batches = SentenceBatches(tokens, 3, length_multiple=8, shuffle=True)
-    model = LanguageModel(7, 3, [keras.layers.LSTM(4)])
-    model.compile(
-        keras.optimizers.SGD(0.1), SentenceCrossEntropy(), weighted_metrics=[]
-    )
-    traced = []
-    forward = model.backbone.forward
-
-    def spy(token_ids, *args, **kwargs):
-        traced.append(tuple(token_ids.shape))
-        return forward(token_ids, *args, **kwargs)
-
-    monkeypatch.setattr(model.backbone, "forward", spy)
-    model.fit(batches, epochs=1, verbose=0)
-    first = len(traced)
-    model.fit(batches, epochs=3, verbose=0)
-    shapes = {shape for shape in traced if None not in shape}
-    assert {shape[1] for shape in shapes} <= {8, 16, 24}
-    if keras.backend.backend() != "torch":
-        # What runs unseen is what is compiled: no more traces than shapes,
-        # each at most twice, by Keras' own symbolic build and for the step.
-        assert first <= 2 * 3 + 2
-        assert len(traced) - first <= 2 * 3 + 2
-
-
-def test_batches_that_begin_alike_and_go_on_otherwise():
-    """In training and evaluation, and from the midst of an epoch."""
-    tokens = text_of_six_words([2] * 9 + [12] * 3 + [20] * 2)
-    batches = SentenceBatches(tokens, 3, length_multiple=4)
-    times = [batches[index][1].shape[1] for index in range(len(batches))]
-    assert times == [4, 4, 4, 16, 24]
-    model = LanguageModel(7, 3, [keras.layers.LSTM(4)])
-    model.compile(keras.optimizers.SGD(0.1), SentenceCrossEntropy())
-    batches.start_at(0, 1)
-    history = model.fit(
-        batches, validation_data=batches, epochs=2, verbose=0
-    ).history
-    assert len(history["nats"]) == len(history["val_nats"]) == 2
-    starts = sentence_starts(tokens)
-    streams = Batches(tokens, 2, 4, document_starts=starts)
-    batches.start_at(0)
-    _, *found = model.evaluate(batches, verbose=0)
-    _, *expected = model.evaluate(streams, verbose=0)
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
-
-
 def test_the_loss_is_summed_over_time_and_averaged_over_sentences():
     tokens = text_of_six_words([2, 2, 5])
     model = LanguageModel(
@@ -192,26 +140,6 @@ def test_the_loss_is_summed_over_time_and_averaged_over_sentences():
                 sentence = np.array([[0, *targets[row, :count]]])
                 total -= model.score(sentence).sum()
         np.testing.assert_allclose(found, total / 2, rtol=1e-5)
-
-
-def test_padding_changes_no_gradient():
-    """One step of training from batches padded more and less."""
-    tokens = np.array([3, 2, 0, 4, 0, 6, 1, 5, 0], "int32")
-    weights = []
-    for length_multiple in (4, 8):
-        keras.utils.set_random_seed(3)
-        model = LanguageModel(7, 3, [keras.layers.LSTM(4)])
-        model.compile(
-            keras.optimizers.SGD(0.5, global_clipnorm=5.0),
-            SentenceCrossEntropy(),
-        )
-        batches = SentenceBatches(
-            tokens, 4, length_multiple, equal_lengths=False
-        )
-        model.fit(batches, verbose=0)
-        weights.append([w.numpy() for w in model.trainable_variables])
-    for less, more in zip(*weights):
-        np.testing.assert_allclose(less, more, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

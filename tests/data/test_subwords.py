@@ -96,7 +96,6 @@ def test_words_are_counted():
 
 
 def test_characters_are_counted():
-    """With a space or an end of the line for each word."""
     vocabulary = SubwordVocabulary([*TOKENS, "<0xA9>"])
     ids = vocabulary.encode_sentence("the cats")
     assert vocabulary.count_characters(ids) == len("the cats\n")

@@ -50,7 +50,6 @@ def test_windows_1252_is_read_and_reported(tmp_path):
 
 
 def test_cells_are_read_as_they_are(tmp_path):
-    """Quotation marks of a TSV, long cells, and line breaks within a CSV."""
     words = "text\tn\n" + '"a\tNA\nb"\tnull\n'
     assert read(tmp_path / "a.tsv", words) == [
         {"text": '"a', "n": "NA"},

@@ -1,7 +1,6 @@
 """Text files by line, sentence and document, their marks and characters; their
 tokens in the cache."""
 
-import multiprocessing
 import os
 import warnings
 
@@ -224,7 +223,6 @@ def flip(content, random):
 @pytest.mark.parametrize("harm", [cut, flip])
 @pytest.mark.parametrize("kind", ["tokens", "vocabularies", "documents"])
 def test_damaged_cache_is_made_anew(path, cache, random, kind, harm):
-    """Wherever the damage is, there is one line, and all is right again."""
     source = TextSource(path, document_start="= ")
 
     def read():
@@ -256,27 +254,6 @@ def test_damaged_cache_is_made_anew(path, cache, random, kind, harm):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert read() == expected
-
-
-def test_processes_that_make_the_same_cache(path, cache):
-    context = multiprocessing.get_context("fork")
-    barrier = context.Barrier(4)
-    expected = VOCABULARY.encode(TEXT.replace("\n", " <eos> ")).tolist()
-
-    def build():
-        for number in range(12):
-            barrier.wait(60)
-            split = stored(path, cache / str(number))
-            assert split.tokens.tolist() == expected
-
-    processes = [context.Process(target=build) for _ in range(4)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(60)
-    assert [process.exitcode for process in processes] == [0] * 4
-    for number in range(12):
-        assert len(list((cache / str(number) / "tokens").iterdir())) == 1
 
 
 @pytest.mark.parametrize(

@@ -246,7 +246,6 @@ def would_train(*arguments, **named):
 @pytest.mark.slow
 @on_one_backend(TUTORIAL)
 def test_the_tutorial_runs(folder, capsys):
-    """All of it in order, except for installation and containers."""
     text = TUTORIAL.read_text(encoding="utf-8").replace("\\\n", " ")
     names = {}
     for kind, block in re.findall(r"^```(\w+)\n(.*?)^```$", text, re.M | re.S):

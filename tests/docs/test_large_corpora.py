@@ -84,7 +84,6 @@ def test_scripts_give_our_table(name, documents, tmp_path):
 
 
 def test_parts_are_joined_as_the_page_says(documents, tmp_path, monkeypatch):
-    """The commands of the page, with a smaller model."""
     monkeypatch.chdir(tmp_path)
     command = ["surprisal", "memlm/embedded_lstm", "my_folder"]
     command.append("--out=words.tsv")
@@ -97,7 +96,6 @@ def test_parts_are_joined_as_the_page_says(documents, tmp_path, monkeypatch):
 
 
 def test_missing_runs_are_trained_as_the_page_says(tmp_path):
-    """`xargs` runs each line of a list of commands."""
     (line,) = re.findall(r"^memlm table .*\| (xargs .*)", PAGE, re.M)
     commands = "echo 'the man' > one\necho 'the sea' > two\n"
     (tmp_path / "commands").write_text(commands)

@@ -110,7 +110,6 @@ def published(name):
 
 @pytest.mark.parametrize("page", PAPERS)
 def test_rows_of_a_paper(page):
-    """Each has its published numbers, and ours are those of its own runs."""
     text = (RESULTS / f"{page}.md").read_text(encoding="utf-8")
     theirs, ours = collections.defaultdict(list), []
     for row, name, cell in cells(page):

@@ -44,7 +44,6 @@ def check(vectors):
 @pytest.mark.parametrize("end", ["\n", "\r\n", " \n"])
 @pytest.mark.parametrize("first", [[], ["6 3"]])
 def test_text(tmp_path, end, first):
-    """Words with spaces, words twice, others not read, word2vec's header."""
     path = write(tmp_path / "v.txt", first + LINES, end)
     check(read_vectors(path, WORDS, verbose=0))
 

@@ -124,7 +124,6 @@ def test_any_batch_size_and_any_order(sentences, count, batch_size, seed):
 
 @pytest.mark.parametrize("batch_size", [3, 32])
 def test_a_bidirectional_model_scores_each_sentence_by_itself(batch_size):
-    """Unpadded, each candidate alone."""
     model, questions = make("bidirectional"), make_questions(5, 0, 0)
     found = cloze_scores(model, questions, VOCABULARY, batch_size, 0)
     expected = [scored_one_by_one(model, each) for each in questions]

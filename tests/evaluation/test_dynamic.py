@@ -117,7 +117,6 @@ def test_scores_and_weights_equal_the_reference(rule, model):
 
 
 def test_mean_squares_equal_the_reference(model):
-    """Of batches of one row, each a segment."""
     tokens = text(12, 2)
     found = mean_squared_gradients(model, Batches(tokens, 1, 4))
     weights, inputs = values_of(model), np.append(0, tokens[:-1])
@@ -147,7 +146,6 @@ def test_mean_squares_equal_the_reference(model):
     ids=str,
 )
 def test_any_model(arguments):
-    """Without a rate it is the model's own perplexity; with one it learns."""
     model = make(**arguments)
     batches = Batches(np.tile(text(6), 20), 1, 5)
     expected = perplexity(model, batches, verbose=0)
@@ -160,7 +158,6 @@ def test_any_model(arguments):
 
 
 def test_segments_that_begin_anew(model):
-    """The state is reset, what was learned is not; padding teaches nothing."""
     tokens = text(14)
     batches = Batches(tokens, 1, 4, document_starts=[0, 6])
     scores, weights = DynamicEvaluator(model, 0.3).score_batches(batches)

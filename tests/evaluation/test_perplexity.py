@@ -66,7 +66,6 @@ def test_documents_are_begin_in_the_initial_state(model, tokens):
 
 @pytest.mark.backend("torch")
 def test_whole_sentences_equal_sentences_in_segments(model, tokens):
-    """Batches of different times, and each sentence in one row or in many."""
     tokens[-1] = 0
     streams = Batches(
         tokens,
@@ -164,7 +163,6 @@ def by_sentence(tokens, batch_size=2, segment_length=2):
 
 
 def test_salton_leaves_first_words_out_and_divides_by_all_tokens(model, capsys):
-    """By hand: of three sentences, one of which is nothing but its end."""
     tokens = np.array([5, 7, 8, 0, 0, 6, 0], "int32")
     result = perplexity(
         model, by_sentence(tokens), verbose=1, also=("salton2017",)
@@ -268,7 +266,6 @@ def test_sums_are_those_of_the_perplexity(seeded_model, rows, time):
     ids=["a_row", "rows", "sentences", "shuffled"],
 )
 def test_the_order_is_that_of_the_text(seeded_model, batches):
-    """Where each sentence is read by itself, nothing else can matter."""
     expected = [
         -seeded_model.score(np.concatenate([[0], sentence])[None]).sum()
         for sentence in np.split(TOKENS, STARTS[1:])

@@ -102,7 +102,6 @@ lines = st.lists(
 
 @given(lines, st.booleans())
 def test_any_text(sentences, reset):
-    """More sentences than rows, and texts longer than a segment."""
     model = shared("lstm", "none")
     text = [" ".join(sentence) for sentence in sentences]
     found = surprisal(model, text, VOCABULARY, "nats", reset)
@@ -128,7 +127,6 @@ def test_any_text(sentences, reset):
 @pytest.mark.parametrize("kind", ["sentences", "continuous", "single", "mixed"])
 @given(lines=lines, reset=st.booleans())
 def test_ngram_models(kind, lines, reset):
-    """Against the probabilities of one context after another."""
     model = counted()
     if kind in ("continuous", "single"):
         model = KneserNey(
@@ -183,7 +181,6 @@ def evaluator():
 
 @pytest.mark.parametrize("reset", [False, True])
 def test_a_model_that_goes_on_learning(reset, evaluator):
-    """Each segment by the weights that those before left."""
     text = ["w1 w5 w5 w2", "zebra w1 w5 w20", "w7 w7 w1 w1"]
     found = surprisal(evaluator, text, VOCABULARY, "nats", reset)
     learned = [array(weight) for weight in evaluator.weights]
@@ -290,7 +287,6 @@ def test_pieces_of_words_are_joined():
 
 
 def test_an_impossible_word():
-    """Its surprisal is infinite, and the entropy is that of the others."""
     cache = UnigramCache(V, size=4)
     found = surprisal(cache, "w1 w1 w2", VOCABULARY)
     assert found.surprisal[1:3].tolist() == [0.0, np.inf]

@@ -58,7 +58,6 @@ def test_an_unknown_word_costs_its_letters(read):
 
 
 def test_spellings_are_probabilities(read):
-    """Of all words of one letter, known and not, and of none that has more."""
     corpus = read(minimum_count=2)
 
     def probability(character):

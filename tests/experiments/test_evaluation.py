@@ -86,7 +86,6 @@ def test_a_model_without_its_run_folder(memlm, refused, run, folder):
 @pytest.mark.parametrize("when", ["at_once", "afterwards", "interrupted"])
 @pytest.mark.backend
 def test_the_last_epoch_is_measured_too(when, memlm, folder, monkeypatch):
-    """As by hand, also of a run that was interrupted or finished before."""
     sizes = {"scale": 0.02, "batch_size": 4, "learning_rate": 0.3}
     flags = [f"--{name}={value}" for name, value in sizes.items()]
     command = ("train", "daniluk2017/lstm", "--dataset=text", *flags)
@@ -303,7 +302,6 @@ def test_a_text_that_has_moved(memlm, refused, run, folder):
 
 @pytest.mark.filterwarnings("ignore:Counts of counts")
 def test_perplexity_by_recency(memlm, train, run, folder):
-    """A model, a count, a model with a pointer, and a cache, side by side."""
     train("merity2017/ptb_pointer_sentinel")
     memlm("train", "kneser_ney_2", "--dataset=text")
     runs = sorted((folder / "runs").iterdir())

@@ -9,7 +9,6 @@ from corpus_files import WORDS
 from corpus_files import machine_form
 from corpus_files import write_documents
 from corpus_files import write_file
-from corpus_files import write_splits
 from corpus_files import write_treebank
 from written_files import read_csv
 
@@ -49,18 +48,6 @@ def test_an_experiment_is_described_by_plain_values(folder):
     assert experiment.settings["learning_rate"] == 0.001
 
 
-def test_an_experiment_is_the_same_in_whatever_order_it_is_asked_for(folder):
-    given = {"window": 2, "dropout": 0.5, "batch_size": 4, "scale": 0.02}
-    names = {
-        Experiment("key_value_predict", "text", **dict(order)).name
-        for order in (given.items(), reversed(given.items()))
-    }
-    assert names == {
-        "text-daniluk2017-key_value_predict-scale0.02-window2-dropout0.5-"
-        "batch_size4-seed0"
-    }
-
-
 def test_copies_are_equal(folder):
     experiment = Experiment("daniluk2017/lstm", "text", scale=0.02)
     copied = pickle.loads(pickle.dumps(experiment))
@@ -85,25 +72,6 @@ def test_it_trains_what_one_would_train_by_hand(folder):
     assert results["test"]["perplexity"] == pytest.approx(
         found.perplexity, rel=1e-5
     )
-
-
-def test_a_learning_rate_replaces_that_of_the_preset(folder):
-    experiment = Experiment(
-        "daniluk2017/lstm", "text", learning_rate=0.5, **SMALL
-    )
-    assert experiment.settings["learning_rate"] == 0.5
-    model, _ = experiment.make()
-    assert float(model.optimizer.learning_rate) == 0.5
-
-
-def test_the_epoch_of_the_lowest_perplexity_is_kept(folder):
-    experiment = Experiment(
-        "daniluk2017/lstm", "text", learning_rate=0.01, **SMALL
-    )
-    results = experiment.run("run", epochs=3, patience=1, verbose=0)
-    found = [float(row["val_perplexity"]) for row in read_csv("run/log.csv")]
-    assert found[0] > found[1] > found[2]
-    assert results["best_epoch"] == 3
 
 
 def test_matched_parameters(folder):
@@ -156,17 +124,6 @@ def test_three_files_are_the_three_splits(folder):
     whole = Experiment("daniluk2017/lstm", "text")
     assert three.corpus.fingerprint == whole.corpus.fingerprint
     assert three.name == whole.name
-
-
-def test_words_of_ones_own_text_may_become_unknown(folder, capsys):
-    write_splits(folder / "plain")
-    with open(folder / "plain" / "train.txt", "a") as file:
-        file.write("once\n")
-    corpus = Experiment("daniluk2017/lstm", "plain").corpus
-    assert "once" not in corpus.vocabulary
-    assert "is <unk>, as it is written there or for" in capsys.readouterr().out
-    unknown = corpus.vocabulary.unknown_id
-    assert unknown in np.asarray(corpus.train.tokens)
 
 
 def test_documents_are_dealt_and_read_by_themselves(folder, capsys):

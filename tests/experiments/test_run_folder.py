@@ -124,10 +124,3 @@ def test_finding_the_run_that_a_path_means(run, tmp_path):
         open_run(tmp_path)
     with pytest.raises(UsageError, match="Did you mean .*run?"):
         open_run(tmp_path / "runn")
-
-
-def test_a_damaged_model_is_one_line(run):
-    run.model_path.write_text("no model")
-    with pytest.raises(ValueError, match="model.keras is damaged") as error:
-        run.model()
-    assert "\n" not in str(error.value)

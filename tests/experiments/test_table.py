@@ -1,8 +1,6 @@
 """Tables: rows and published numbers, and runs that are real but small."""
 
-import dataclasses
 import json
-import math
 import shlex
 
 import keras
@@ -191,15 +189,6 @@ def test_measures_that_are_asked_for_are_required():
 def test_more_accuracy_and_less_loss_are_better():
     assert report.better("val_accuracy") is max
     assert report.better("val_nats") is min
-
-
-def test_sample_standard_deviation():
-    summary = report.summarize([1.0, 2.0, 4.0])
-    assert math.isclose(summary.mean, 7 / 3)
-    # Squares of -4/3, -1/3 and 5/3, over 2.
-    assert math.isclose(summary.standard_deviation, math.sqrt(42 / 9 / 2))
-    assert dataclasses.astuple(summary)[2:] == (1.0, 4.0)
-    assert report.summarize([]) is None
 
 
 @pytest.mark.slow

@@ -147,7 +147,6 @@ def test_gradients_are_taken_once(arrays, targets, weights, gradients):
 @pytest.mark.parametrize("pays", [False, True])
 @pytest.mark.parametrize("head", [OutputProjection(), TiedProjection()])
 def test_logits_are_never_held_at_once(head, pays, monkeypatch):
-    """In training and scoring, forward and backward."""
     size, positions = 500, 2 * 64
     small_blocks(monkeypatch, size * (8 if pays else 1000))
     head = type(head)()
@@ -390,7 +389,6 @@ def test_losses_of_a_sample(words_first, arrays, targets):
 
 
 def test_gradients_of_a_sample(arrays, targets, weights, gradients):
-    """Of a weighted sum, by finite differences of the reference."""
     targets[:2] = V - 1, 11
 
     def weighted(tensors):

@@ -118,7 +118,6 @@ def write_task(folder, pairs):
 
 
 def test_lm_evaluation_harness(lm, pairs, ours, tmp_path):
-    """Its program, which does not know this package, on an exported folder."""
     pytest.importorskip("lm_eval", reason="lm_eval is not installed")
     write_task(tmp_path, pairs)
     path = export(lm, tmp_path / "lm", format="hf")

@@ -176,7 +176,6 @@ def test_it_encodes_as_the_vocabulary_does(kind):
 
 @pytest.mark.parametrize("kind", VOCABULARIES)
 def test_white_space_is_the_same_everywhere(kind):
-    """In Python, in a graph and on the page, it is that of `str.split`."""
     from memlm_keras.data.words_in_graph import Words
 
     vocabulary = VOCABULARIES[kind]()

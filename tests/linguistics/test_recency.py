@@ -107,7 +107,6 @@ def test_bins_are_those_of_the_reference(tokens, rows, time, starts):
 
 
 def test_documents_count_where_the_state_is_carried(tmp_path):
-    """Batches of a corpus know documents that the model reads on from."""
     lines = ["# one", "the sea the man", "# two", "the man"]
     path = tmp_path / "text.txt"
     path.write_text("\n".join(lines * 2))

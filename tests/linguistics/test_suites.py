@@ -273,7 +273,6 @@ def test_accuracies_and_the_table(tmp_path):
 
 
 def test_suites_of_one_name_are_apart(tmp_path):
-    """The same suite with good and bad verbs exchanged, in two files."""
     for name, verbs in (("a.json", ("w3", "w9")), ("b.json", ("w9", "w3"))):
         conditions = [
             {

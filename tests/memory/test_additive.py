@@ -111,7 +111,6 @@ def test_parts_of_the_batch_change_nothing(monkeypatch, gradients):
 
 @every_way
 def test_slots_that_no_step_sees(way, monkeypatch, gradients):
-    """They have no gradient, and a loop does not even read them."""
     choose(way, monkeypatch)
     keys, queries, kernel, *_ = numbers(3, 2, 3, 9, 4)
     seen = np.arange(3)[:, None] + np.arange(9)[None] >= 7

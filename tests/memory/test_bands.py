@@ -56,7 +56,6 @@ def banded_products(queries, values):
     least=st.sampled_from([1, 4, 32]),
 )
 def test_both_equal_the_loop_over_slots(gradients, batch, time, slots, least):
-    """And so do their gradients, in one block and in many."""
     queries, weights, values = numbers(batch, time, slots, 3)
     for banded, plain, by_step, toward in (
         (banded_products, plain_products, queries, weights),
@@ -82,7 +81,6 @@ def results(function, by_step, values, toward, gradients):
 
 @pytest.mark.parametrize("slots", [5, 50])
 def test_memory_grows_with_time_and_no_faster(slots, monkeypatch):
-    """No matrix of all steps by all positions."""
     largest = []
     matmul = ops.matmul
 

@@ -186,38 +186,6 @@ def test_gradients_equal_finite_differences(case, gradients, random):
 # === What the mechanism promises ===
 
 
-def test_attention_points_where_the_keys_say(compiled):
-    """Keys are one-hot, and the score is large for one of them only."""
-    k = 3
-    layer = memories.KeyValuePredict(window=4)
-    layer.build((None, None, 3 * k))
-    layer.memory_kernel.assign(5 * np.eye(k))
-    layer.query_kernel.assign(np.zeros((k, k)))
-    layer.score_kernel.assign([[0.0], [60.0], [0.0]])
-    layer.context_kernel.assign(np.eye(k))
-    layer.output_kernel.assign(np.eye(k))
-    keys = np.eye(k)[[0, 1, 2, 0, 2]]
-    values = np.arange(15).reshape(5, 3) / 10
-    predicts = np.arange(15)[::-1].reshape(5, 3) / 20
-    outputs = np.concatenate([keys, values, predicts], axis=-1)[None]
-
-    predictions, _, attention = arrays(
-        compiled(everything(layer))(outputs.astype("float32"))
-    )
-
-    # Steps 2, 3 and 4 see the key of step 1 in slots 3, 2 and 1.
-    np.testing.assert_allclose(attention[0, 2], [0, 0, 0, 1], atol=1e-6)
-    np.testing.assert_allclose(attention[0, 3], [0, 0, 1, 0], atol=1e-6)
-    np.testing.assert_allclose(attention[0, 4], [0, 1, 0, 0], atol=1e-6)
-    for step in (2, 3, 4):
-        np.testing.assert_allclose(
-            predictions[0, step], np.tanh(values[1] + predicts[step]), rtol=1e-5
-        )
-    np.testing.assert_allclose(
-        predictions[0, 0], np.tanh(predicts[0]), rtol=1e-5
-    )
-
-
 # === Weights and configuration ===
 
 

@@ -10,7 +10,6 @@ from layers import normal
 from layers import tensor
 from layers import uniform
 
-from memlm_keras.cells import AssociativeGRUCell
 from memlm_keras.memory import DeltaRule
 from memlm_keras.memory import delta_rule
 from references import delta_rule as reference
@@ -222,7 +221,6 @@ def test_gradients_equal_finite_differences(form, gradients):
 
 @pytest.mark.parametrize("form, time", [("all", 35), ("all_holographic", 17)])
 def test_gradients_through_chunks(form, time, gradients, monkeypatch):
-    """Of two chunks, of which the last is filled up."""
     monkeypatch.setattr(delta_rule, "_CHUNK", 32)
     layer = make(4, key_dim=3, **FORMS[form])
     outputs, toward = normal(1, 1, time, 4), normal(2, 1, time, 4)
@@ -265,34 +263,6 @@ def test_a_read_is_a_sum_of_values(form):
     )
     expected = np.tanh(context @ context_kernel + outputs @ output_kernel)
     assert_close(layer(outputs), expected)
-
-
-def test_the_memory_of_weissenborn_2016_is_this_rule():
-    """Its cell writes its new state, at rates of one."""
-    numbers, copies, time = 5, 4, 12
-    cell = AssociativeGRUCell(
-        2 * numbers, copies, kernel_initializer=uniform(), key="unit"
-    )
-    inputs = normal(1, time, 2, 3)
-    cell.build((None, 3))
-    states = [keras.ops.zeros((2, size)) for size in cell.state_size]
-    outputs = []
-    for step in inputs:
-        projected = cell.project_inputs(tensor(step))
-        _, states, traced = cell.trace(projected, states)
-        both = [traced["key"], traced["state"]]
-        outputs.append(keras.ops.concatenate(both, axis=-1))
-    layer = DeltaRule(numbers, copies, value_dim=1, holographic=True)
-    width = 2 * numbers
-    layer.build((None, None, 2 * width))
-    layer.key_kernel.assign(np.eye(2 * width)[:, :width])
-    layer.value_kernel.assign(np.eye(2 * width)[:, width:])
-    layer.rate_kernel.assign(np.zeros((2 * width, width)))
-    layer.rate_bias.assign(np.full(width, 50.0))
-    _, state = layer(keras.ops.stack(outputs, axis=1), return_state=True)
-    memory = np.concatenate(arrays(cell.copies(states[1])), axis=1)
-    expected = memory.swapaxes(1, 2)[..., None] / copies**0.5
-    assert_close(state["associations"], expected)
 
 
 def test_a_convolution_begins_as_the_identity():

@@ -115,25 +115,6 @@ def test_gradients_equal_finite_differences(gradients):
     )
 
 
-def test_it_reads_what_followed_the_same_output(compiled):
-    """Of a, b, c, d, a: attention is at b, of any length of the outputs."""
-    layer = make(4, 4)
-    layer.query_kernel.assign(20 * np.eye(4))
-    layer.context_kernel.assign(np.eye(4))
-    layer.output_kernel.assign(np.zeros((4, 4)))
-    outputs = np.eye(4)[[0, 1, 2, 3, 0]] * [[0.1], [1], [2], [5], [0.3]]
-    predictions, _, attention = arrays(
-        compiled(everything(layer))(outputs[None].astype("float32"))
-    )
-    np.testing.assert_array_equal(attention[0, 0], 0.0)
-    np.testing.assert_array_equal(attention[0, 1, :3], 0.0)
-    np.testing.assert_allclose(attention[0, 4], [1, 0, 0, 0], atol=1e-6)
-    # The output b, whose root of the mean square becomes one.
-    np.testing.assert_allclose(
-        predictions[0, 4], np.tanh([0, 2, 0, 0]), atol=1e-6
-    )
-
-
 def test_float16_holds_scores_of_many_units():
     layer = InductionAttention(8, uniform(2), dtype="float16")
     outputs = 50 * normal(1, 2, 20, 1500)

@@ -360,7 +360,6 @@ def without_masked_steps(values):
 @pytest.mark.backend(one_in=3)
 @every_memory
 def test_masked_steps_are_never_remembered(name, reader):
-    """Each row is as if it were read without them, wherever they are."""
     layer, read = reader(name)
     outputs, token_ids = inputs_of(4, len(MASKS))
     state = state_of(layer, read, len(MASKS))
@@ -474,7 +473,6 @@ POSITIONS = np.array([[6, 0, 3], [2, 2, 5], [0, 6, 1], [4, 3, 2]], "int32")
 @every_memory
 @pytest.mark.parametrize("with_mask", [False, True])
 def test_positions_are_rows_of_the_full_read(name, with_mask, reader):
-    """From any state, and the new state is that after all steps."""
     layer, read = reader(name)
     state = state_of(layer, read, len(MASKS))
     arguments = *inputs_of(4, len(MASKS)), state, MASKS if with_mask else None
@@ -492,7 +490,6 @@ def test_positions_are_rows_of_the_full_read(name, with_mask, reader):
     "name", ["attention", "key_value_predict", "ngram", "combined", "induction"]
 )
 def test_gradients_at_positions(name, gradients):
-    """And other steps have one as far as they are read back."""
     layer = MEMORIES[name]()
     layer.build((None, None, UNITS))
     outputs, _ = inputs_of(12, len(POSITIONS))
@@ -528,7 +525,6 @@ def test_gradients_at_positions(name, gradients):
     ],
 )
 def test_other_steps_are_not_read_at(name, monkeypatch):
-    """Each query is a single step, whatever the time."""
     layer = MEMORIES[name]()
     outputs, token_ids = inputs_of(13, len(POSITIONS))
     layer(outputs, token_ids)
@@ -577,7 +573,6 @@ def test_symbolic_positions(shape):
 @every_memory
 @pytest.mark.parametrize("shape", [(2, TIME, UNITS), (None, None, UNITS)])
 def test_compute_output_shape(name, shape):
-    """Of a layer that is not built yet, too."""
     attends = ATTENDED.get(name, 3) > 0
     expected = (*shape[:2], OUTPUT_UNITS.get(name, UNITS))
     assert MEMORIES[name]().compute_output_shape(shape) == expected
@@ -594,7 +589,6 @@ def test_compute_output_shape(name, shape):
 @pytest.mark.backend("torch")
 @every_one_of_outputs
 def test_in_a_sequential_model_with_padding(name, reloaded):
-    """Padded rows predict as the same rows without, and so does the file."""
     model = keras.Sequential(
         [
             keras.layers.Embedding(V, 5, mask_zero=True),
@@ -635,7 +629,6 @@ def test_time_distributed(name, with_mask):
 @pytest.mark.backend("torch")
 @pytest.mark.parametrize("name", ["key_value_predict", "memory_network"])
 def test_in_a_functional_model_with_a_bidirectional_part(name, reloaded):
-    """Trains, is saved, and gives weights and state to those who ask."""
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
     outputs = keras.layers.Embedding(V, 5, mask_zero=True)(token_ids)
     outputs = keras.layers.Bidirectional(

@@ -66,7 +66,6 @@ def test_outputs_and_weights_equal_the_reference(
 
 
 def test_gradients_equal_finite_differences(gradients):
-    """Of the final output with regard to outputs, premise and all weights."""
     layer = make(2)
     random = np.random.default_rng(3)
     outputs = random.normal(size=(1, 3, 2)).astype("float32")

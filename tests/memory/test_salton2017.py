@@ -76,7 +76,6 @@ def read_in_pieces(layer, compiled, outputs, cuts):
 def test_equals_the_reference(
     score, compiled, batch_size, time, k, window, history, seed
 ):
-    """From the state that any history leaves."""
     layer = make(score, k, window)
     before = outputs_of(seed + 1, batch_size, history, k)
     outputs = outputs_of(seed, batch_size, time, k)
@@ -97,7 +96,6 @@ def test_equals_the_reference(
 
 @every_score
 def test_gradients_equal_finite_differences(score, gradients):
-    """Through the state too: the text is read in two pieces."""
     k, window, cut = 3, 3, 3
     layer = make(score, k, window)
     outputs = outputs_of(5, 2, 7, k)
@@ -134,34 +132,8 @@ def test_gradients_equal_finite_differences(score, gradients):
 # === Streaming ===
 
 
-@pytest.mark.backend(one_in=2)
-@every_score
-def test_a_long_text_token_by_token(score, compiled):
-    """200 steps one by one, at once, and by the paper's equations."""
-    k, window, time = 5, 40, 200
-    layer = make(score, k, window)
-    outputs = outputs_of(2, 2, time, k)
-    whole, whole_attention, whole_state = read_in_pieces(
-        layer, compiled, outputs, []
-    )
-    found, attention, state = read_in_pieces(
-        layer, compiled, outputs, range(1, time)
-    )
-    np.testing.assert_allclose(found, whole, rtol=0, atol=1e-5)
-    np.testing.assert_allclose(attention, whole_attention, rtol=0, atol=1e-5)
-    assert set(state) == set(whole_state)
-    for name, value in layer.initial_state(2).items():
-        np.testing.assert_allclose(state[name], whole_state[name], rtol=1e-5)
-        assert state[name].shape == tuple(value.shape)
-    expected, _ = reference.attentive(
-        outputs[:1].astype("float64"), symbols(layer), window, [[]]
-    )
-    np.testing.assert_allclose(found[:1], expected, rtol=0, atol=1e-5)
-
-
 @every_score
 def test_scores_of_any_size(score, compiled):
-    """Exponentials of scores up to 500 above and below each other."""
     layer = make(score, 4, window=30)
     layer.score_kernel.assign(np.full((4, 1), 125.0))
     outputs = 2 * outputs_of(4, 2, 30, 4)
@@ -175,7 +147,6 @@ def test_scores_of_any_size(score, compiled):
 
 
 def test_the_past_of_a_single_score_has_a_constant_size():
-    """Nothing but the reported scores grows with the window."""
     state = make("single", 3, window=7).initial_state(2)
     assert {name: tuple(value.shape) for name, value in state.items()} == {
         "window": (2, 7),
@@ -192,7 +163,6 @@ def test_the_past_of_a_single_score_has_a_constant_size():
 @every_score
 @pytest.mark.parametrize("dtype", ["float16", "mixed_bfloat16"])
 def test_lower_precision(score, dtype, compiled):
-    """A long stream keeps its sums where rounding cannot stop them."""
     k, time, window = 4, 300, 3
     layer = make(score, k, window, dtype=dtype)
     outputs = 0.1 * outputs_of(3, 2, time, k) + 0.5

@@ -73,7 +73,6 @@ def read_in_pieces(layer, table, token_ids, cut, call=None):
     d=st.integers(1, 5), window=st.integers(1, 4), before=st.integers(1, 5)
 )
 def test_outputs_equal_the_reference(batch_size, time, d, window, before, seed):
-    """From the state that any words before leave."""
     layer = make(d, window)
     table, token_ids, embedded = inputs_of(seed, batch_size, before + time, d)
     found, state = read_in_pieces(layer, table, token_ids, before)
@@ -90,7 +89,6 @@ def test_outputs_equal_the_reference(batch_size, time, d, window, before, seed):
 
 
 def test_words_before_the_segment_get_gradients(gradients):
-    """Through both tables, as if all words were read at once."""
     layer = make(4, 5)
     table, token_ids, _ = inputs_of(5, 2, 7, 4)
     direction = np.random.default_rng(6).normal(size=(2, 4, 4))
@@ -134,7 +132,6 @@ def test_a_model_without_recurrent_layers():
 
 @pytest.mark.backend("torch")
 def test_a_model_reads_on_with_the_embedding_of_today():
-    """Words read before count by the vectors that they have now."""
     model = memlm_keras.LanguageModel(V, 4, [], MemoryNetwork(window=4))
     tokens = np.array([[1, 5, 3, 2, 7]], "int32")
     state = model.read(tokens[:, :3])

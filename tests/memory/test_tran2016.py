@@ -1,7 +1,6 @@
 import keras
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from layers import arrays
 from layers import assert_arguments_survive
@@ -56,7 +55,6 @@ def inputs_of(seed, batch_size, time, d, words=V):
 def test_outputs_equal_the_reference(
     variant, compiled, batch_size, time, d, window, history, seed
 ):
-    """From the state that any history leaves."""
     layer = make(variant, d, window)
     earlier, earlier_ids = inputs_of(seed + 1, batch_size, history, d)
     outputs, token_ids = inputs_of(seed, batch_size, time, d)
@@ -99,28 +97,11 @@ def test_gradients_equal_finite_differences(variant, gradients):
     assert_memory_gradients(gradients, layer, outputs, expected, token_ids)
 
 
-def test_the_last_row_of_the_temporal_matrix_is_now(compiled):
-    """However few words were read."""
-    layer = make("tm_linear", 2, window=4)
-    zeros = [np.zeros_like(value) for value in layer.get_weights()]
-    layer.set_weights(zeros)
-    temporal = np.zeros((4, 2), "float32")
-    temporal[-1] = 50.0
-    layer.temporal_kernel.assign(temporal)
-    outputs = np.ones((1, 6, 2), "float32")
-    token_ids = np.arange(6, dtype="int32")[None]
-    _, _, weights = arrays(compiled(everything(layer))(outputs, token_ids))
-    np.testing.assert_allclose(
-        weights[0], np.tile([0, 0, 0, 1.0], (6, 1)), atol=1e-6
-    )
-
-
 @pytest.mark.backend("torch")
 @pytest.mark.parametrize(
     "kind, words", [(MemoryBlock, 4), (BidirectionalMemoryBlock, 2 * 5)]
 )
 def test_no_copy_of_the_tables_for_each_slot(kind, words):
-    """Each table is read once for the whole sequence."""
     layer = make("tm_gated", 3, window=5, kind=kind)
     outputs, token_ids = inputs_of(3, 2, 4, 3)
     shapes = []
@@ -214,60 +195,6 @@ def test_gradients_of_a_bidirectional_block(variant, gradients):
         return reference.bidirectional_memory_block(*arguments)[0]
 
     assert_memory_gradients(gradients, layer, outputs, expected, token_ids)
-
-
-@pytest.mark.backend("torch")
-@given(
-    time=st.integers(1, 6),
-    padding=st.integers(1, 6),
-    window=st.integers(1, 4),
-    seed=st.integers(0, 2**16),
-)
-def test_nothing_behind_the_sentence_changes_anything(
-    compiled, time, padding, window, seed
-):
-    """Neither padding, nor, but where the end is predicted, other words."""
-    layer = make_bidirectional("tm_gated", 3, window, end=V - 1)
-    outputs, token_ids = inputs_of(seed, 2, time, 3, words=V - 1)
-    expected = arrays(compiled(everything(layer))(outputs, token_ids))
-    more, others = inputs_of(seed + 1, 2, padding, 3)
-    for behind, steps in (
-        (np.full_like(others, V - 1), time),
-        (others, time - 1),
-    ):
-        behind[:, 0] = V - 1
-        found = arrays(
-            compiled(everything(layer))(
-                np.concatenate([outputs, more], axis=1),
-                np.concatenate([token_ids, behind], axis=1),
-            )
-        )
-        for place in (0, 2):
-            np.testing.assert_allclose(
-                found[place][:, :steps], expected[place][:, :steps], atol=1e-6
-            )
-
-
-@pytest.mark.backend("torch")
-@every_variant
-def test_which_words_a_step_reads(variant, compiled):
-    """All that are near, but never the one that it predicts."""
-    time, window = 9, 2
-    layer = make_bidirectional(variant, 3, window, end=V - 1)
-    outputs, token_ids = inputs_of(3, 1, time, 3, words=V - 1)
-    outputs = np.repeat(outputs, time, axis=0)
-    token_ids = np.repeat(token_ids, time, axis=0)
-    changed = token_ids.copy()
-    # One word a row is another one.
-    np.fill_diagonal(changed, (np.diag(changed) + 1) % (V - 1))
-    before = arrays(compiled(everything(layer))(outputs, token_ids))
-    after = arrays(compiled(everything(layer))(outputs, changed))
-    for place in (0, 2):
-        differs = np.any(after[place] != before[place], axis=-1)
-        for word, step in np.ndindex(time, time):
-            distance = word - (step + 1)
-            near = distance != 0 and abs(distance) <= window
-            assert differs[word, step] == near, (word, step)
 
 
 def test_every_argument_of_a_bidirectional_block_survives():

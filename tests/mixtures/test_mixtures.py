@@ -194,7 +194,6 @@ def test_log_probability_is_that_of_the_whole_distribution(kind, compiled):
 @pytest.mark.backend("torch")
 @every_mixture
 def test_masked_steps_are_never_remembered(kind, compiled):
-    """Each row is as if it were read without them, wherever they stand."""
     mask = np.array([[1, 1, 1, 0, 0], [0, 0, 1, 1, 1], [1, 0, 1, 0, 1]], "bool")
     layer = kind.make(3, 2)
     state = layer(*inputs_of(6, 3, 4, 3)[:2])[1]

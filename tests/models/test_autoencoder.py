@@ -156,36 +156,6 @@ def test_reconstruction_counts_tokens_and_sequences():
 
 
 @pytest.mark.backend("torch")
-def test_training_learns_to_copy(random):
-    sentences = [[*random.integers(1, V, 3), 0] for _ in range(60)]
-    batches = AutoencodingBatches(np.concatenate(sentences), 10, 4)
-    keras.utils.set_random_seed(1)
-    model = SequenceAutoencoder(
-        *(V, 16, AssociativeGRUCell(24, num_copies=2)),
-        DualAssociativeGRUCell(24, num_copies=2),
-    )
-    before = reconstruction(model, batches, verbose=0)
-    model.compile(keras.optimizers.Adam(0.04))
-    history = model.fit(batches, epochs=9, verbose=0).history
-    after = reconstruction(model, batches, verbose=0)
-    assert history["accuracy"][-1] > 0.6
-    assert after.token_accuracy > before.token_accuracy + 0.3
-
-
-@every_model
-def test_saved_models_give_the_same(name, reloaded):
-    model = make(name)
-    source = [4, 2, 7, 0]
-    expected = forced(model, source, [0, 4, 2])
-    loaded = reloaded(model)
-    np.testing.assert_allclose(
-        forced(loaded, source, [0, 4, 2]), expected, atol=1e-6
-    )
-    assert loaded.count_params() == model.count_params()
-    assert loaded.conditioning == MODELS[name][2]
-
-
-@pytest.mark.backend("torch")
 @pytest.mark.parametrize(
     "arguments, message",
     [

@@ -109,7 +109,6 @@ def test_plain_inputs_begin_anew_and_leave_the_carried_state():
 
 
 def test_a_call_without_carry_state_makes_the_state():
-    """Also for another number of rows."""
     model, tokens = make(), tokens_of(2, 4)
     for training in (False, True):
         found = model(
@@ -139,7 +138,6 @@ def test_on_batch_methods_carry_a_state():
 
 
 def test_batches_within_an_epoch_that_is_not_trained():
-    """`fit` trains the epochs that it is given, and no later one."""
     model, batches = make(), documents()
     model.compile(keras.optimizers.SGD(0.0))
     batches.start_at(1, 1)
@@ -178,7 +176,6 @@ def test_a_weight_for_each_row_counts_at_each_of_its_steps(metrics):
 
 
 def test_datasets_of_tensorflow_carry_a_state(xla):
-    """Also those that do not say how many rows a batch has."""
     tf = pytest.importorskip("tensorflow")
     batches, model = documents(), make()
     model.compile(keras.optimizers.SGD(0.0))
@@ -200,26 +197,6 @@ def test_datasets_of_tensorflow_carry_a_state(xla):
         for name, value in expected.items():
             close(history[name][0], value, 1e-4)
             close(history[f"val_{name}"][0], value, 1e-4)
-
-
-def test_mixed_precision_trains_to_finite_weights():
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    try:
-        model = make()
-    finally:
-        keras.config.set_dtype_policy(before)
-    model.compile("sgd")
-    history = model.fit(documents(), verbose=0).history
-    assert np.isfinite(history["loss"][0])
-    for weight in model.trainable_variables:
-        assert keras.backend.standardize_dtype(weight.dtype) == "float32"
-        assert np.all(np.isfinite(array(weight)))
-    logits, _ = model.step(tokens_of(2, 3), model.initial_state(2))
-    assert keras.backend.standardize_dtype(logits.dtype) == "bfloat16"
-    scores = model.score(tokens_of(2, 3))
-    assert scores.dtype == np.float32
-    assert np.all(np.isfinite(scores))
 
 
 # === What callbacks and other sizes may do in between ===

@@ -1,7 +1,6 @@
 import keras
 import numpy as np
 import pytest
-from language_models import VOCABULARY
 from language_models import V
 from language_models import array
 from language_models import close
@@ -70,19 +69,6 @@ def test_its_perplexity_is_that_of_the_averaged_probabilities():
         evaluated["perplexity"], result.perplexity, rtol=1e-4
     )
     assert ensemble.evaluate(batches, verbose=0) == list(evaluated.values())
-
-
-@pytest.mark.backend("tensorflow")
-def test_it_is_served(tmp_path):
-    tf = pytest.importorskip("tensorflow")
-    ensemble, tokens = Ensemble(members()), tokens_of(2, 5)
-    path = tmp_path / "ensemble" / "1"
-    memlm_keras.serving.export(ensemble, path, VOCABULARY, top_k=3)
-    served = tf.saved_model.load(str(path)).signatures["serving_default"]
-    found = served(token_ids=tf.constant(tokens))["log_probabilities"]
-    np.testing.assert_allclose(
-        found.numpy(), array(ensemble(tokens)), rtol=1e-5, atol=1e-5
-    )
 
 
 @pytest.mark.backend("torch")

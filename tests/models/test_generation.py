@@ -40,7 +40,6 @@ def test_greedy_takes_the_most_probable_token():
 
 @pytest.mark.parametrize("first", [True, False])
 def test_stop_tokens_end_a_row(first):
-    """Also the end of a sentence, which is the id of padding."""
     model = shared()
     prompts = [[3, 4, 5], [6]]
     rows = [greedy_of(model, prompt, 9) for prompt in prompts]
@@ -136,7 +135,6 @@ def test_strings_in_and_out():
 
 
 def test_an_empty_string_begins_a_sentence():
-    """However the vocabulary would split the token of an end."""
     vocabulary = Vocabulary(
         LETTERS.tokens[2:], tokenizer=Tokenizer(split="unicode_script")
     )
@@ -152,7 +150,6 @@ def test_an_empty_string_begins_a_sentence():
 @pytest.mark.backend("torch")
 @pytest.mark.parametrize("sampler", ["greedy", "top_k", "beam"])
 def test_at_least_one_word_follows_each_prompt(sampler):
-    """Also where the end of a sentence is by far the most probable token."""
     model = make(vocabulary=LETTERS)
     model.head.bias.assign(50.0 * (np.arange(V) == 0))
     prompts = ["a b", "c", "a b c"]

@@ -80,7 +80,6 @@ def test_making_a_model_computes_nothing_of_a_whole_vocabulary(
 @pytest.mark.backend("torch")
 @every_mixture
 def test_losses_need_no_probabilities_of_other_words(mixture, monkeypatch):
-    """Neither in training nor in evaluation."""
     model = make(mixture())
     model.compile(keras.optimizers.SGD(0.1))
     batches = Batches(text(61), batch_size=2, segment_length=10)
@@ -128,7 +127,6 @@ def test_a_copy_with_a_cache_leaves_the_model_as_it_was():
 @pytest.mark.backend(one_in=2)
 @pytest.mark.parametrize("loss", ["auto", SentenceCrossEntropy()])
 def test_training_a_pointer_adds_its_term_to_the_loss(loss):
-    """By the equations, on a batch whose weights are not all one."""
     model = make(pointer())
     model.compile(keras.optimizers.SGD(0.0), loss=loss)
     tokens = text(2 * 7 + 1)
@@ -168,7 +166,6 @@ def test_training_a_pointer_adds_its_term_to_the_loss(loss):
 
 @pytest.mark.backend("torch")
 def test_a_cache_takes_no_part_in_training():
-    """The same steps are taken with it as without, to the last bit."""
     plain = make()
     cached = plain.with_mixture(cache())
     batches = Batches(text(61), batch_size=2, segment_length=10)
@@ -190,7 +187,6 @@ def test_a_cache_takes_no_part_in_training():
 
 @pytest.mark.backend("torch")
 def test_metrics_and_losses_of_logits():
-    """A user's losses and metrics get logits; the pointer has its term."""
     tokens = text(61)
     batches = Batches(tokens, batch_size=2, segment_length=10)
     model = make(pointer())
@@ -221,7 +217,6 @@ def test_metrics_and_losses_of_logits():
 @pytest.mark.backend("torch")
 @every_mixture
 def test_training_takes_a_sample_of_the_words(mixture, monkeypatch):
-    """As without a mixture; evaluation takes all of them."""
     model = make(mixture(), head=OutputProjection(num_sampled=6))
     model.compile(keras.optimizers.SGD(0.1))
     batches = Batches(text(61), batch_size=2, segment_length=10)

@@ -20,7 +20,6 @@ from memlm_keras.heads import TiedProjection
 from memlm_keras.mixtures import NeuralCache
 from memlm_keras.mixtures import PointerSentinel
 from memlm_keras.models.variants import copy_weights
-from memlm_keras.smoothing import NoisedBatches
 from memlm_keras.smoothing import SmoothedEmbedding
 from memlm_keras.smoothing import StreamStatistics
 from memlm_keras.smoothing import VariationalSmoothing
@@ -128,7 +127,6 @@ def sequences(batch_size=2, time=5):
 @every_model
 @pytest.mark.parametrize("prediction", ["mean", "mode"])
 def test_predicts_by_the_matrices_of_the_reference(scheme, tied, prediction):
-    """As a model without smoothing does that has these for its own."""
     model = make(scheme, tied, prediction=prediction)
     plain = LanguageModel(V, UNITS, [keras.layers.LSTM(UNITS)])
     (recurrent,), (own,) = plain.recurrent, model.recurrent
@@ -163,7 +161,6 @@ def test_predicts_by_the_matrices_of_the_reference(scheme, tied, prediction):
 @pytest.mark.backend("torch")
 @every_model
 def test_a_copy_predicts_otherwise(scheme, tied):
-    """By the mode and back by the mean, after training as well."""
     model = make(scheme, tied)
     compile_quickly(model)
     model.fit(Batches(text(), 2, 10), verbose=0)
@@ -178,7 +175,6 @@ def test_a_copy_predicts_otherwise(scheme, tied):
 
 
 def test_smoothed_models_of_an_ensemble():
-    """Plain ones have fixed matrices already."""
     plain = LanguageModel(V, UNITS, [keras.layers.LSTM(UNITS)])
     assert plain.with_fixed_matrices() is plain
     ensemble = Ensemble([plain])
@@ -196,7 +192,6 @@ def test_smoothed_models_of_an_ensemble():
 @every_sample
 @pytest.mark.parametrize("carried", [False, True])
 def test_the_loss_is_that_of_the_reference(tied, element_wise, carried):
-    """Of one sample, and the divergence of both matrices."""
     model = make(tied=tied, element_wise=element_wise, l2=1e-2)
     model.compile("sgd", jit_compile=False, run_eagerly=True)
     tokens = sequences()
@@ -232,7 +227,6 @@ def test_the_loss_is_that_of_the_reference(tied, element_wise, carried):
 
 @tied_or_not
 def test_a_step_in_training_has_the_divergence_among_the_losses(tied):
-    """Of both matrices, however many steps are made."""
     model = make(tied=tied, l2=1e-2)
     state = model.initial_state(2)
     for _ in range(2):
@@ -247,7 +241,6 @@ def test_a_step_in_training_has_the_divergence_among_the_losses(tied):
 
 
 def test_training_draws_anew_for_each_batch():
-    """Where all are replaced, no two losses are equal."""
     model = make(rate=1.0)
     compile_quickly(model, keras.optimizers.SGD(0.0))
     inputs = {"token_ids": sequences(), "reset": np.ones(2, "bool")}
@@ -258,17 +251,6 @@ def test_training_draws_anew_for_each_batch():
         for _ in range(4)
     }
     assert len(losses) == 4
-
-
-def test_learns_a_text():
-    """The same two sentences again and again, in spite of the smoothing."""
-    tokens = np.tile(np.arange(8), 60).astype("int32")
-    model = make(rate=0.2, adapt=False, l2=1e-5)
-    model.smoothing.adapt(StreamStatistics.count(tokens, V))
-    compile_quickly(model, keras.optimizers.Adam(0.03))
-    batches = Batches(tokens, 6, 10)
-    history = model.fit(batches, validation_data=batches, epochs=8, verbose=0)
-    assert history.history["val_perplexity"][-1] < 3.0
 
 
 @pytest.mark.backend("torch")
@@ -298,7 +280,6 @@ def test_trains_with_any_memory(arguments):
 
 @pytest.mark.backend("torch")
 def test_a_pointer_mixes_redrawn_targets():
-    """By the mixture's own call, of the reference's logits."""
     model = make(mixture=PointerSentinel(window=3))
     tokens = sequences()
     inputs, targets = tokens[:, :-1], tokens[:, 1:]
@@ -325,27 +306,10 @@ def divergence(model):
 
 
 @pytest.mark.backend("torch")
-def test_noise_and_smoothing_together():
-    """The logged loss is of the sample that training uses."""
-    statistics = StreamStatistics.count(text(), V)
-    batches = NoisedBatches(
-        Batches(text(), 4, 6), "linear_interpolation", 0.5, statistics
-    )
-    model = make("linear_interpolation", l2=0.1)
-    compile_quickly(model, keras.optimizers.SGD(0.0))
-    found = model.fit(batches, verbose=0).history
-    (loss,), (nats,) = found["loss"], found["nats"]
-    assert loss - nats == pytest.approx(divergence(model), rel=1e-4)
-    quiet = model.fit(batches.batches, verbose=0).history["nats"][0]
-    assert abs(quiet - nats) > 1e-3
-
-
-@pytest.mark.backend("torch")
 @pytest.mark.parametrize(
     "loss, steps", [("auto", 1), (SentenceCrossEntropy(), 7)]
 )
 def test_the_divergence_is_added_once(loss, steps):
-    """Whatever the loss sums over; from arrays."""
     model = make("linear_interpolation", l2=0.1)
     compile_quickly(model, keras.optimizers.SGD(0.0), loss)
     tokens = sequences(4, 7)
@@ -355,7 +319,6 @@ def test_the_divergence_is_added_once(loss, steps):
 
 
 def test_a_sample_is_of_one_call():
-    """A call in training does not change later losses."""
     model = make(l2=0.1)
     compile_quickly(model)
     tokens = sequences(4)
@@ -363,42 +326,6 @@ def test_a_sample_is_of_one_call():
     model(tokens, training=True)
     found = model.test_on_batch(tokens, tokens)
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
-
-
-@pytest.mark.backend("torch")
-@pytest.mark.parametrize("element_wise", [False, True])
-def test_dropout_of_samples(element_wise):
-    """Each number is that of the drawn row, scaled, or zero."""
-    model = make(
-        "kneser_ney", element_wise=element_wise, dropout={"embeddings": 0.25}
-    )
-    words = np.tile(np.arange(V, dtype="int32"), (400, 1))
-    drawn = model.smoothing.draw(words, UNITS)
-    vectors = model.embedding(words, training=True, drawn=drawn)
-    found = array(model.backbone.dropouts[0](vectors, training=True))
-    matrix = array(model.embedding.embeddings)
-    expected = reference.read_rows(matrix, array(drawn.input_rows)) / 0.75
-    kept = found != 0
-    np.testing.assert_allclose(found[kept], expected[kept], rtol=1e-5)
-    assert kept.mean() == pytest.approx(0.75, abs=0.02)
-    means = reference.mean_matrix(matrix, *tables(model))
-    error = found.std(axis=0) / np.sqrt(len(words))
-    assert np.all(np.abs(found.mean(axis=0) - means) <= 5 * error)
-
-
-@pytest.mark.backend("torch", "tensorflow")
-def test_mixed_precision():
-    model = make(dtype="mixed_bfloat16", element_wise=True, l2=1e-3)
-    compile_quickly(model, keras.optimizers.Adam(0.01))
-    history = model.fit(Batches(text(), 4, 6), epochs=2, verbose=0)
-    assert np.isfinite(history.history["loss"]).all()
-    assert keras.backend.standardize_dtype(model(sequences()).dtype) == (
-        "bfloat16"
-    )
-    exact = make()
-    exact.set_weights(model.get_weights()[: len(exact.weights)])
-    expected = exact(sequences())
-    close(keras.ops.cast(model(sequences()), "float32"), expected, 0.05)
 
 
 # === Samples ===
@@ -416,7 +343,6 @@ def test_fixed_dropout_has_the_mean_matrices():
 
 
 def test_dropped_words_and_smoothed_ones():
-    """Words are dropped with all their occurrences, whatever they read."""
     model = make(word_dropout=0.5)
     words = np.ones((40, 3), "int32")
     drawn = model.smoothing.draw(words, UNITS)
@@ -488,7 +414,6 @@ def test_samples_are_those_of_the_reference():
 @pytest.mark.backend(one_in=2)
 @every_sample
 def test_samples_draw_the_vectors_of_targets(tied, element_wise):
-    """The scores of one sample of Kneser-Ney are those of the reference."""
     model = make(tied=tied, element_wise=element_wise)
     tokens = sequences()
     inputs, targets = tokens[:, :-1], tokens[:, 1:]

@@ -1,12 +1,8 @@
 """Reading with an explicit state: whole texts, pieces and single steps."""
 
-import functools
-
 import keras
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from language_models import V
 from language_models import array
 from language_models import close
@@ -38,24 +34,8 @@ def test_the_whole_equals_its_steps(recurrent, memory):
     close(found, logits)
 
 
-@pytest.mark.backend(one_in=5)
-@every_model
-@given(cuts=st.sets(st.integers(1, 4), min_size=2))
-def test_the_whole_equals_any_pieces(recurrent, memory, cuts):
-    model = shared(recurrent, memory)
-    tokens = tokens_of(2, 5)
-    expected, expected_state = whole_of(recurrent, memory)
-    state, pieces = model.initial_state(2), []
-    for piece in np.split(tokens, sorted(cuts), axis=1):
-        logits, state = model.step(piece, state)
-        pieces.append(array(logits))
-    close(np.concatenate(pieces, axis=1), expected)
-    close(state, expected_state)
-
-
 @pytest.mark.backend("torch")
 def test_recurrent_layers_above_the_memory():
-    """They read what it hands on, and have a state of their own."""
     model = make(
         "lstm",
         "key_value_predict",
@@ -93,12 +73,6 @@ def test_an_output_projection_without_bias():
         tokens = tokens_of(2, 3)
         plain.set_weights([*model.get_weights(), np.zeros(V, "float32")])
         close(model(tokens), plain(tokens))
-
-
-@functools.cache
-def whole_of(recurrent, memory):
-    model = shared(recurrent, memory)
-    return model.step(tokens_of(2, 5), model.initial_state(2))
 
 
 @pytest.mark.parametrize(

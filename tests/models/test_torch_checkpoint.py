@@ -91,7 +91,6 @@ def test_a_state_dict(tied, tmp_path, vocabulary):
 
 @pytest.mark.parametrize("zipped", [False, True])
 def test_a_whole_model(zipped, tmp_path, vocabulary, monkeypatch):
-    """On several devices, and of a class that is not there any more."""
     model = make(4, 5)
     path = tmp_path / "model.pt"
     save_whole(

@@ -11,7 +11,6 @@ from memlm_keras.evaluation import perplexity
 
 
 def test_variational_dropout():
-    """One mask of each layer for each gate; the decay of weights is Gal's."""
     for name, decay in (
         ("gal2016/large", 1e-7),
         ("press2016/large_wt_bd", None),

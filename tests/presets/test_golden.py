@@ -147,7 +147,6 @@ def test_parameters(name):
 
 @every_preset
 def test_the_model_has_the_parameters_of_its_row(name):
-    """In the paper's sizes, with a small vocabulary; weights are not made."""
     fixed, per_word = registry.find(name)[1].parameters
     preset = presets.get(name)
     config = {**preset["model"], "vocabulary_size": 40}

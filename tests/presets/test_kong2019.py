@@ -44,7 +44,6 @@ def test_the_model_of_the_paper(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_one_l2_of_all_matrices(method):
-    """Of all matrices that are not smoothed, added once for each batch."""
     name = f"kong2019/{method}_512"
     model = LanguageModel.from_preset(name, 31, units=6, l2=0.01)
     tokens = np.random.default_rng(0).integers(31, size=400)
@@ -66,18 +65,17 @@ def test_one_l2_of_all_matrices(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_one_reading_of_the_paper_everywhere(method):
-    """The layer's, the presets' and the claims' are the same."""
     name = f"kong2019/{method}_512"
     model = LanguageModel.from_preset(name, 31, units=6)
     default = VariationalSmoothing("kneser_ney", 0.1).other_words
-    assert '`"mode"`: their own' in VariationalSmoothing.__doc__
     assert default == "mode" and model.head.use_bias
     if model.smoothing is not None:
         assert model.smoothing.other_words == default
     for setting in ("kong2019", "kong2019_little_text"):
-        claimed = SETTINGS[setting].options
         # What a setting leaves out is the preset's.
-        assert claimed.get("output_bias", True) == model.head.use_bias
-        assert claimed.get("other_words", default) == default
+        claimed = {"output_bias": True, "other_words": default}
+        assert (
+            claimed.items() <= {**claimed, **SETTINGS[setting].options}.items()
+        )
     other = LanguageModel.from_preset(name, 31, units=6, output_bias=False)
     assert not other.head.use_bias

@@ -33,7 +33,6 @@ def test_as_many_as_the_model_has(name, include_embeddings):
 
 
 def test_nothing_is_made():
-    """Neither weights, now or when Keras next makes those it remembers."""
     state = random.getstate()
     # A table of a terabyte.
     assert presets.count_params("kong2019/vanilla_tied_1024", 2**28) > 2**38

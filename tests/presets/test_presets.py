@@ -37,7 +37,6 @@ def test_a_preset_is_the_callers_own():
     ],
 )
 def test_another_initial_range(name):
-    """All weights from U(-r, r), but forget biases of 1 and biases of 0."""
     limit = 0.35
     sizes = {"units": 60, "embedding_dim": 60, "initial_range": limit}
     if name == "tran2016/memn":
@@ -177,7 +176,6 @@ def test_arguments_that_a_preset_leaves_open():
 
 
 def test_a_row_counts_for_itself_alone():
-    """A subclass of a row of this package does not inherit its parameters."""
     for name in presets.names():
         row_class = type(registry.find(name)[1])
         assert row_class.__dataclass_fields__["parameters"].default is None

@@ -9,7 +9,6 @@ from memlm_keras import presets
 @pytest.mark.parametrize("corpus", ["ptb", "wikitext2"])
 @pytest.mark.parametrize("row", ["lstm", "projected"])
 def test_the_rows_without_a_memory(corpus, row):
-    """But for the memory each is the single row, in model and training."""
     other = presets.get(f"salton2017/{corpus}_{row}")
     single = presets.get(f"salton2017/{corpus}_single")
     for preset in (other, single):

@@ -41,7 +41,6 @@ def test_papers():
 
 @every_table
 def test_rows_can_be_run(name):
-    """Presets exist, take the changes, and are all of one kind."""
     table = TABLES[name]
     assert table.title and table.rows
     labels = [row.label for row in table.rows]
@@ -110,7 +109,6 @@ def test_numbers_belong_to_measures_and_texts(name):
     ],
 )
 def test_published_numbers_of_a_row_on_a_text(table, label, corpus, numbers):
-    """Of another text, a row says nothing."""
     row = by_label(table)[label]
     assert row.published_on(corpus) == numbers
     assert row.published_on("sick") == row.published_on(None) == {}

@@ -43,7 +43,6 @@ def test_training_of_classifiers():
     "name", [n for n in presets.names() if n.startswith("weissenborn2016/")]
 )
 def test_embeddings_begin_with_the_size_of_gloves(name):
-    """In all rows, so that the models that are compared begin alike."""
     preset = presets.get(name, scale=0.05)
     model = getattr(models, preset["kind"]).from_preset(name, 50, scale=0.05)
     drawn = np.abs(keras.ops.convert_to_numpy(model.embedding.embeddings))

@@ -78,7 +78,6 @@ def losses_of(random, mean, seeds, spread=0.0, sentences=400):
 
 
 def test_hard_sentences_are_hard_for_both(random):
-    """Their spread, of one nat, does not widen a paired interval."""
     found = verdicts.difference(
         losses_of(random, 4.0, 3), losses_of(random, 4.1, 3)
     )
@@ -104,7 +103,6 @@ def test_an_interval_of_seeds_is_welchs(random):
 @pytest.mark.parametrize("spread", [0.0, 0.05, 0.5])
 @pytest.mark.parametrize("seeds", [2, 3, 5])
 def test_95_of_100_intervals_hold_the_true_difference(seeds, spread, random):
-    """However few the seeds, and however alike."""
     inside = 0
     for _ in range(300):
         counts = np.ones(60, "int64")
@@ -159,7 +157,6 @@ def test_claims_name_models_and_settings_that_there_are():
 
 @pytest.mark.parametrize("size, count", [("small", 33), ("paper", 42)])
 def test_each_claim_has_models_of_both_sizes(size, count):
-    """Those without a smaller one have the published one."""
     models = claim_runs.models_of(CLAIMS, size)
     assert len(models) == count
     for claim in filter(lambda claim: claim.models, CLAIMS):
@@ -300,13 +297,6 @@ def test_pairs_are_counted_as_they_are_predicted(folder):
     found = logs.read("study.jsonl")[run.name]["test_losses"]
     accuracy = RunFolder(run).results()["test"]["accuracy"]
     assert 100 * (1 - found[:, 0].mean()) == pytest.approx(accuracy, abs=1e-3)
-
-
-def test_time_that_is_over_interrupts(claims, small):
-    told = claims("--minutes=0")
-    assert told.status == 0, told.err
-    assert "The time is up." in told.out
-    assert "See claims/claims.md" in told.out
 
 
 @pytest.mark.parametrize(

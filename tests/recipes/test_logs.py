@@ -71,7 +71,6 @@ def test_the_program_prints_and_keeps(run, program, tmp_path, capsys):
 
 
 def test_all_studies_are_read(program, capsys):
-    """Each study is read; a text is printed as it is."""
     for study in LOGS.glob("*.jsonl"):
         for name, kept in logs.read(study).items():
             assert {"results", "log", "text"} & set(kept), (study, name)

@@ -90,7 +90,6 @@ def test_trained_rows_have_the_number_of_their_page(name, dataset, page, call):
 
 @pytest.mark.parametrize("name", [PTB, SICK])
 def test_a_row_of_a_paper_with_its_weights(name):
-    """The name of the row alone has random weights."""
     metadata = trained.read_metadata(trained.find(name))
     row = metadata["experiment"]["preset"]
     assert name.startswith(f"{row}_") and row in memlm.presets.names()

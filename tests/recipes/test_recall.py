@@ -13,9 +13,6 @@ import pytest
 
 import recall_rows
 import recall_runs
-from memlm_keras.data.recall import MQAR
-from memlm_keras.data.recall import Binding
-from memlm_keras.data.recall import Copy
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = ("docs/results/recall.md", "docs/how_to/recall.md")
@@ -76,21 +73,6 @@ def test_help_lists_rows_and_settings(tmp_path):
     # A long list is broken within words.
     words = re.findall(r"\w+", found + re.sub(r"\n +", "", found))
     assert {*ROWS, *SETTINGS} <= set(words)
-
-
-@pytest.mark.parametrize(
-    ("argument", "expected"),
-    [
-        ("--rows=lstm,gri", "value should be one of <lstm|gru|"),
-        ("--task=copying", "should be one of <mqar|copy|binding>"),
-    ],
-)
-def test_wrong_use_is_one_line(argument, expected, tmp_path):
-    found = recipe(argument, folder=tmp_path)
-    assert found.returncode == 2 and not found.stdout
-    assert found.stderr.startswith("recall.py: ")
-    assert found.stderr.count("\n") == 1 and expected in found.stderr
-    assert not list(tmp_path.iterdir())
 
 
 # === Many command lines in one process ===
@@ -210,20 +192,6 @@ def test_what_it_costs_is_said_before_training(typed, results):
     cost, first = out.splitlines()
     assert re.search(RIGHT[typed], cost), cost
     assert first.startswith("1/")
-
-
-def test_the_largest_numbers_are_the_tasks():
-    setting = recall_runs.SETTINGS["zoology_256"]
-    for make, most in (
-        (Copy, 56),
-        (Binding, 32),
-        (lambda pairs: MQAR(pairs=pairs), 16),
-        (lambda pairs: MQAR(512, 64, pairs, "zeros", 10), 11),
-        (lambda pairs: MQAR(length=setting.length, pairs=pairs), 64),
-    ):
-        make(most)
-        with pytest.raises(ValueError):
-            make(most + 1)
 
 
 @pytest.mark.parametrize("typed", sorted(set(on_pages())))

@@ -2,7 +2,6 @@
 
 import dataclasses
 import pathlib
-import types
 
 import pytest
 
@@ -183,7 +182,6 @@ def test_one_model_is_trained_on_a_mix(tmp_path, monkeypatch, zoology):
 
 
 def test_rows_of_a_mix_count_alike():
-    """Whatever their number of queries, and where batches are filled up."""
     row, setting = recall_rows.ROWS["gru"], recall_rows.RecallSetting()
     mix = MQARMix(PARTS, ((1, 4, 90), (3, 16, 90)), vocabulary_size=8)
     model = recall_runs.make_model(row, setting, mix, units=4)
@@ -263,14 +261,6 @@ def test_seeds_stand_in_one_line():
     assert "| 2,000 | 7 |" in line
 
 
-def test_tables_have_the_words_of_the_document():
-    (head, *_), page = (
-        recall_runs.lines([RESULTS]),
-        LOGS.parents[1] / "how_to/recall.md",
-    )
-    assert head in page.read_text(encoding="utf-8")
-
-
 def test_sizes_are_told_where_there_are_several():
     found = [{**RESULTS, "units": units} for units in (64, 128)]
     assert list(recall_runs.lines(found))[3].startswith("| lstm, 128 units |")
@@ -286,31 +276,6 @@ def test_runs_that_were_cut_short_are_named():
     assert line.endswith(": lstm.\n")
     assert recall_runs.cut_short([stopped, learnt]) == ""
     assert recall_runs.cut_short([{**whole, "training_rows": 150_000}]) == ""
-
-
-def test_pictures_are_drawn(tmp_path, capsys):
-    found = {
-        x: [
-            {
-                **RESULTS,
-                "row": row,
-                "accuracy": 1 / x,
-                "setting": "small",
-                "most_epochs": 25,
-            }
-            for row in ("lstm", "gru")
-        ]
-        for x in (2, 4)
-    }
-    runs = {
-        x: [types.SimpleNamespace(results=each) for each in results]
-        for x, results in found.items()
-    }
-    recall_runs.write(runs, "mqar", "small", tmp_path)
-    for name in ("small_2_bytes", "small_4_bytes", "small"):
-        path = tmp_path / f"mqar_{name}.png"
-        assert path.read_bytes().startswith(b"\x89PNG")
-    assert "mqar, pairs 4, small" in capsys.readouterr().out
 
 
 def test_tasks_have_runs_of_their_own():

@@ -120,7 +120,6 @@ def test_a_recipe_exports_its_model(name, recipe, tmp_path, capsys):
 
 @pytest.mark.parametrize("name", ROWS)
 def test_a_recipe_is_short(name):
-    """A reader of the paper reads it in three minutes."""
     lines = (RECIPES / f"{name}.py").read_text(encoding="utf-8").splitlines()
     assert len(lines) <= 120
     assert not [line for line in lines if "from_preset" in line]

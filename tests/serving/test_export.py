@@ -1,6 +1,5 @@
 import importlib
 import json
-import os
 
 import keras
 import numpy as np
@@ -83,19 +82,6 @@ def test_bad_arguments(arguments, message, model, vocabulary, tmp_path):
     assert names(tmp_path) == []
 
 
-def test_unwritable_folder_is_named(model, vocabulary, tmp_path):
-    (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(OSError, match="Cannot write .*file/kvp/1"):
-        export(model, tmp_path / "file" / "kvp" / "1", vocabulary)
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_read_only_folder_is_named(model, vocabulary, tmp_path):
-    tmp_path.chmod(0o500)
-    with pytest.raises(PermissionError, match="folder is not writable"):
-        export(model, tmp_path / "1", vocabulary)
-
-
 @keras.saving.register_keras_serializable(package="tests.serving")
 class LocalCell(keras.layers.SimpleRNNCell):
     """A cell that no other process can import."""
@@ -164,7 +150,6 @@ def test_other_models_and_overwriting(name, require_served, vocabulary):
 def test_smoothing_costs_nothing_when_served(
     scheme, require_served, vocabulary
 ):
-    """The graph holds the means, and no more than a model without."""
     size = len(vocabulary)
     sizes = (size, 6, [keras.layers.LSTM(6)])
     smoothing = memlm.smoothing.VariationalSmoothing(scheme, 0.4)

@@ -117,7 +117,6 @@ def test_files_without_a_step(pieces, tmp_path):
 
 
 def test_state_of_a_file(model, saved_model):
-    """The last words of a request have numbers, the most probable ones."""
     exported = load(saved_model)
     found, state = exported.step(
         np.array([[0, 5, 7]]), exported.initial_state(1)

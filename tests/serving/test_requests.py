@@ -185,7 +185,6 @@ def test_words_to_read_on(ask, begun):
 
 
 def test_what_a_row_writes_is_its_own(ask):
-    """The seed of a row decides, not its place nor its neighbours."""
     text = ["word_1", "word_2 word_3", "word_1", "word_1"]
     options = {
         "length": np.array([9, 4, 9, 9], "int32"),
@@ -214,7 +213,6 @@ def test_what_a_row_writes_is_its_own(ask):
 
 
 def test_draws_follow_the_distribution(ask):
-    """Of the words that may be drawn, each as often as it is probable."""
     count, temperature = 4000, 0.2
     found = ask(
         "generate",
@@ -233,7 +231,6 @@ def test_draws_follow_the_distribution(ask):
 
 
 def test_at_least_one_word_follows_a_text():
-    """As in `lm.generate`: the end is not the first token, if most probable."""
     log_probabilities = tf.math.log([[0.7, 0.2, 0.1]])
 
     class Reader:

@@ -83,7 +83,6 @@ def test_tables(scheme):
 @every_scheme
 @by_word_and_by_element
 def test_draws_have_the_stated_mean(scheme, element_wise):
-    """In the mean of 20,000 rows of all words."""
     smoothing = make(scheme, element_wise=element_wise)
     rates, proposal = tables(smoothing)
     rows, units = 20_000, 3
@@ -125,7 +124,6 @@ def test_targets_are_drawn_by_the_same_decision(element_wise):
 @pytest.mark.backend("torch")
 @by_word_and_by_element
 def test_other_words_are_drawn_once_a_batch(element_wise):
-    """Each by its own rate, whatever was read and drawn for it."""
     smoothing = make(
         "kneser_ney", 0.9, element_wise=element_wise, other_words="sample"
     )
@@ -151,7 +149,6 @@ def test_other_words_are_drawn_once_a_batch(element_wise):
     "scheme", ["linear_interpolation", "absolute_discounting"]
 )
 def test_a_sequence_has_one_matrix(scheme, element_wise):
-    """All occurrences of a word in a row are alike, those of rows are not."""
     smoothing = make(scheme, 0.9, text(length=12), element_wise=element_wise)
     words = np.array([[1, 2, 1, 3, 2, 1, 4, 3]] * 300, "int32")
     drawn = smoothing.draw(words, 5)
@@ -168,7 +165,6 @@ def test_a_sequence_has_one_matrix(scheme, element_wise):
 
 @every_scheme
 def test_words_are_replaced_independently(scheme):
-    """Two words of a row, and one word in two rows, or at two steps."""
     smoothing = make(scheme, 0.8)
     rates, _ = tables(smoothing)
     words = np.tile(np.array([1, 2, 1], "int32"), (40_000, 1))
@@ -280,7 +276,6 @@ def test_gradient_of_the_divergence(scheme, gradients):
 
 @by_word_and_by_element
 def test_gradients_of_a_sample(element_wise, gradients):
-    """Of the cross-entropy, through inputs, targets and all other words."""
     smoothing = make(
         "kneser_ney", 0.8, element_wise=element_wise, other_words="sample"
     )

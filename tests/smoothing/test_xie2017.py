@@ -76,7 +76,6 @@ def test_replaced_as_often_and_by_what_the_table_says(scheme):
 
 
 def test_targets_are_replaced_with_their_inputs_and_independently():
-    """Every word occurs once: all are replaced, by two draws."""
     tokens = np.arange(5000)
     statistics = StreamStatistics.count(tokens, 5000)
     plain = Batches(tokens, batch_size=50, segment_length=100)
@@ -156,27 +155,6 @@ def test_an_epoch_begun_anywhere(kind):
     for noisy, plain in zip(first, items(whole.batches)):
         np.testing.assert_array_equal(noisy[0]["reset"], plain[0]["reset"])
         np.testing.assert_array_equal(noisy[2], plain[2])
-
-
-@pytest.mark.backend("torch")
-def test_trained_on_and_resumed(tmp_path):
-    tokens = text(length=300)
-
-    def run(epochs, path):
-        keras.utils.set_random_seed(1)
-        batches = SentenceBatches(tokens, 4, shuffle=True)
-        batches = noised("kneser_ney", 1.0, batches)
-        model = LanguageModel(V, 4, [keras.layers.LSTM(5)])
-        model.compile(keras.optimizers.Adam(0.01))
-        checkpoint = Checkpoint(path, batches, frequency=4)
-        model.fit(batches, epochs=epochs, callbacks=[checkpoint], verbose=0)
-        return model.get_weights()
-
-    whole = run(3, tmp_path / "whole.npz")
-    run(1, tmp_path / "cut.npz")
-    resumed = run(3, tmp_path / "cut.npz")
-    for found, expected in zip(resumed, whole):
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
 def test_a_checkpoint_of_other_noise(tmp_path):
@@ -264,7 +242,6 @@ def test_wrong_arguments(arguments, message):
 
 @pytest.mark.parametrize("scheme", ["linear_interpolation", "kneser_ney"])
 def test_samples_of_noise_are_averaged(scheme):
-    """Each by the logits of its text, of which a loop sums the scores."""
     model = LanguageModel(V, 4, [keras.layers.LSTM(5)])
     tokens = text(length=60)
     plain = Batches(tokens, batch_size=2, segment_length=7)

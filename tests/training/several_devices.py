@@ -172,7 +172,6 @@ def test_it_is_the_training_of_one_device(case):
 
 
 def test_sentences_in_blocks(monkeypatch):
-    """One row a device, with losses in blocks where replicas compute them."""
     trained("sentences", None)
     original, called = projection.block_losses, []
 
@@ -208,7 +207,6 @@ def test_each_device_carries_the_state_of_its_rows():
 
 
 def test_dropout_masks():
-    """As one device draws them on JAX; each replica the same on TensorFlow."""
     layer = keras.layers.Dropout(0.5, seed=6)
     ones = np.ones((4, 30), "float32")
     expected = keras.ops.convert_to_numpy(layer(ones, training=True))
@@ -268,7 +266,6 @@ def interrupted(tmp_path_factory):
 
 @pytest.mark.parametrize("devices", [2, None])
 def test_an_interrupted_run_goes_on(interrupted, devices, tmp_path):
-    """On as many devices, and on one."""
     _, weights, history = trained("plain", 2)
     path = shutil.copy(interrupted, tmp_path / "checkpoint.npz")
     found, resumed = run(path, devices)
@@ -282,7 +279,6 @@ def test_an_interrupted_run_goes_on(interrupted, devices, tmp_path):
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):
-    """A run on two devices is refused on more than there are."""
     monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path))
     monkeypatch.setenv("KERAS_BACKEND", BACKEND)
     monkeypatch.chdir(tmp_path)

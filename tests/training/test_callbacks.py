@@ -85,7 +85,6 @@ def test_halve_after_refuses(arguments, message):
 
 
 def test_nan_stops_with_the_weights_of_the_epoch_before():
-    """And with the optimizer's: training can go on."""
     model = small_model(keras.optimizers.Adam(0.01))
     keep, stop = Keep(), StopOnNaN()
     history = fit(model, keep, stop, Spoil(), epochs=5)
@@ -129,21 +128,6 @@ def test_nan_before_training_is_an_error():
         StopOnNaN(frequency=0)
 
 
-def test_early_stopping_rolls_back_to_the_best_weights():
-    model, keep = small_model(), Keep()
-    stop = keras.callbacks.EarlyStopping(
-        "val_perplexity", patience=2, mode="min", restore_best_weights=True
-    )
-    validation = Batches(np.arange(60) % 11, batch_size=3, segment_length=5)
-    # More than two epochs take back.
-    spoil = Spoil(50.0)
-    fit(model, keep, stop, spoil, epochs=12, validation_data=validation)
-    perplexities = [logs["val_perplexity"] for logs in keep.logs]
-    assert len(perplexities) == 3
-    best = keep.weights[np.argmin(perplexities)]
-    require_weights(model, best[: len(model.trainable_weights)])
-
-
 @pytest.mark.backend("torch")
 def test_throughput_counts_tokens_of_the_epoch():
     batches = Batches(np.arange(200) % 11, batch_size=2, segment_length=5)
@@ -163,7 +147,6 @@ def test_throughput_counts_tokens_of_the_epoch():
 def test_the_estimate_leaves_out_slow_first_batches(
     monkeypatch, capsys, steps, unit, epochs, total
 ):
-    """Of a long epoch, and of several short ones."""
     estimate = TimeEstimate()
     # A resumed run, after the first two epochs.
     estimate.set_params({"steps": steps, "epochs": 5})

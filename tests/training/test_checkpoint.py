@@ -167,8 +167,6 @@ def test_ended_run_trains_no_further(tmp_path):
 
 @pytest.mark.backend("torch")
 def test_ended_run_goes_on_with_more_patience(tmp_path):
-    """As if it had had that patience from the beginning."""
-
     def train(path, patience):
         keras.utils.set_random_seed(3)
         stop = keras.callbacks.EarlyStopping(
@@ -220,7 +218,6 @@ def damaged_copies(whole, random):
 
 @pytest.mark.backend("torch")
 def test_damaged_checkpoints_are_named(saved, random):
-    """Each gives the one error, or is as good as the undamaged one."""
     whole = saved.read_bytes()
     expected = contents(saved)
     batches = small_run(saved.with_name("other.npz"))[1]
@@ -265,7 +262,6 @@ def test_wrong_arrays_are_found(saved, change):
 
 
 def test_killed_while_saving(saved):
-    """The file saved before is still there, and training goes on from it."""
     before = saved.read_bytes()
     arrays = contents(saved)
     meta = json.loads(str(arrays.pop("meta")))
@@ -400,8 +396,6 @@ def test_schedules_of_the_learning_rate(tmp_path):
 
 @pytest.mark.backend("torch")
 def test_an_epoch_begun_anew_has_metrics_of_its_own(tmp_path):
-    """Not those of the epoch before, nor those of its validation."""
-
     def losses(path, stops):
         found = []
         for epochs in stops:

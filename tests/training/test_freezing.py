@@ -73,7 +73,6 @@ def test_the_optimizer_remembers_nothing_of_what_was_frozen(model, batches):
 
 
 def test_only_some_words(model, batches):
-    """The others are trained from the start."""
     before = embeddings_of(model)
     words = np.arange(9) < 5
     watch = Watch()
@@ -90,7 +89,6 @@ def test_only_some_words(model, batches):
 @pytest.mark.backend(one_in=2)
 @pytest.mark.parametrize("restored", [False, True])
 def test_a_later_training_is_not_frozen(model, batches, restored):
-    """Nor is it where the weights of a frozen epoch were put back."""
     best_first = keras.callbacks.EarlyStopping(
         "loss", mode="max", patience=9, restore_best_weights=restored
     )
@@ -132,7 +130,6 @@ def test_steps_in_one_execution_are_refused(model, batches):
 
 
 def test_a_saved_model_is_not_frozen(model, batches, tmp_path):
-    """A loop that trains it need not know that there was something to undo."""
     path = tmp_path / "model.keras"
     save = keras.callbacks.ModelCheckpoint(path)
     fit(model, batches, FreezeEmbeddings(1), save)
@@ -199,7 +196,6 @@ def test_nothing_to_halve_by(model, batches):
 
 @pytest.mark.backend("torch", "tensorflow")
 def test_an_interrupted_run_goes_on(random, tmp_path):
-    """Within an epoch, with another number of batches than a pass has."""
     sentences = [random.integers(1, 9, 3) for _ in range(26)]
     labels = random.integers(0, 3, 26)
 

@@ -51,23 +51,6 @@ def test_an_infinite_gradient_is_seen():
         assert np.isnan(value).all()
 
 
-def test_two_steps_follow_the_equations(random):
-    gradients = [[random.normal(size=shape) for shape in SHAPES] for _ in "ab"]
-    values = trained(
-        FusedAdam(0.02, epsilon=0.3),
-        [[g.astype("float32") for g in step] for step in gradients],
-    )
-    for place, value in enumerate(values):
-        expected, first, second = np.ones(SHAPES[place]), 0.0, 0.0
-        for step, gradient in enumerate(g[place] for g in gradients):
-            first = 0.9 * first + 0.1 * gradient
-            second = 0.999 * second + 0.001 * gradient**2
-            rate = 0.02 * np.sqrt(1 - 0.999 ** (step + 1))
-            rate /= 1 - 0.9 ** (step + 1)
-            expected -= rate * first / (np.sqrt(second) + 0.3)
-        np.testing.assert_allclose(value, expected, rtol=1e-5)
-
-
 def test_training_continues_with_the_other_adam(random, tmp_path):
     def model(optimizer):
         keras.utils.set_random_seed(1)

@@ -76,7 +76,6 @@ def is_recorded(model):
 
 @pytest.mark.parametrize("name", families())
 def test_every_kind_of_model(name):
-    """With dropout, noise and samples of smoothing."""
     model = compiled(name)
     found = trained(model, name, epochs=2)
     assert is_recorded(model)
