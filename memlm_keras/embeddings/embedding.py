@@ -15,15 +15,15 @@ def look_up(table, token_ids):
 
     On TensorFlow, the gradient of a look-up has one entry for each occurrence
     of a token. Keras' optimizers square these entries, so Adam's second moment
-    and the clipping norm would be wrong. Here, the gradient is the sum over all
-    occurrences, as on the other backends.
+    and the clipping norm would be wrong. With this function, the gradient is
+    the sum over all occurrences, as on the other backends.
 
     Args:
         table: variable or tensor `(rows, units)`.
         token_ids: integer tensor of any shape.
 
     Returns:
-        Tensor `(..., units)`, where the other axes are those of the ids.
+        Tensor `(*token_ids.shape, units)`.
 
     Example:
 
@@ -38,24 +38,24 @@ def look_up(table, token_ids):
         def with_dense_gradient(table):
             return tf.identity(table), tf.convert_to_tensor
 
-        # TensorFlow does not accept variables as arguments of such functions.
+        # A `tf.custom_gradient` function does not accept variables.
         table = with_dense_gradient(tf.convert_to_tensor(table))
     return ops.take(table, token_ids, axis=0)
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class Embedding(Configured, keras.layers.ReversibleEmbedding):
-    """A `keras.layers.ReversibleEmbedding` that trains equally on all backends.
+    """A `keras.layers.ReversibleEmbedding` with equal training on all backends.
 
-    It has the weights of Keras' layer; `look_up` explains the difference on
-    TensorFlow. It can also drop words in training (Gal and Ghahramani, 2016,
-    Section 4.2): a dropped word is dropped wherever it occurs in its row of the
-    batch, and other words are scaled by `1 / (1 - word_dropout)`.
+    Its weights are those of Keras' layer; `look_up` describes the difference on
+    TensorFlow. Optionally, words are dropped in training (Gal and Ghahramani,
+    2016, Section 4.2): all occurrences of a dropped word in a row of the batch
+    are dropped, and other words are scaled by `1 / (1 - word_dropout)`.
 
     Args:
-        input_dim: integer, number of tokens; `None` for the language model's.
+        input_dim: integer, vocabulary size; `None` for the language model's.
         output_dim: integer, size of the vectors; `None` for the language
-            model's.
+            model's `embedding_dim`.
         word_dropout: float in [0, 1), probability that a word is dropped.
         seed: integer or `None`, seed of the dropped words.
         **kwargs: other arguments of `keras.layers.ReversibleEmbedding`.
@@ -86,7 +86,7 @@ class Embedding(Configured, keras.layers.ReversibleEmbedding):
         **kwargs,
     ):
         require_rate("word_dropout", word_dropout)
-        # Keras' layer does not accept `None`.
+        # The constructor of Keras' layer does not accept `None`.
         super().__init__(
             1 if input_dim is None else input_dim,
             1 if output_dim is None else output_dim,
@@ -111,7 +111,7 @@ class Embedding(Configured, keras.layers.ReversibleEmbedding):
 
     def call(self, inputs, reverse=False, training=None):
         if reverse:
-            # Keras' layer would multiply by the matrix in the variable's dtype.
+            # Without the scope, the matrix would keep the variable's dtype.
             dtype = self.reverse_dtype or self.compute_dtype
             with AutocastScope(dtype):
                 return super().call(ops.cast(inputs, dtype), reverse=True)
@@ -124,14 +124,14 @@ class Embedding(Configured, keras.layers.ReversibleEmbedding):
         return super().quantize(mode, type_check=False, config=config)
 
     def quantized_call(self, inputs, reverse=False, training=None):
-        """Calls Keras' method, which has no `training`."""
+        """Calls Keras' method, which has no argument `training`."""
         return super().quantized_call(inputs, reverse=reverse)
 
     def compute_output_spec(self, inputs, reverse=False, training=None):
         return super().compute_output_spec(inputs, reverse=reverse)
 
     def _finish(self, outputs, token_ids, training):
-        """Drops words, and attaches a mask like Keras' layer."""
+        """Drops words, and attaches a mask as Keras' layer does."""
         if training and self.word_dropout:
             words = ops.ones((ops.shape(token_ids)[0], self.input_dim))
             kept = keras.random.dropout(
@@ -147,14 +147,14 @@ class Embedding(Configured, keras.layers.ReversibleEmbedding):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class GradientMask(Configured, keras.layers.Layer):
-    """Returns its inputs, and masks the gradients of selected words.
+    """Identity layer that masks the gradients of selected words.
 
     Vectors of frozen words get a gradient of zero. An optimizer with momentum
-    or weight decay may still change them;
+    or weight decay may still change these vectors;
     `memlm_keras.training.FreezeEmbeddings` restores them after each batch.
 
     The mask is a weight, so it may change during `fit` without compiling again.
-    It is not saved: a loaded model has no frozen words.
+    The mask is not saved: a loaded model has no frozen words.
 
     Args:
         vocabulary_size: integer, V.
@@ -162,7 +162,7 @@ class GradientMask(Configured, keras.layers.Layer):
 
     Call arguments:
         inputs: float tensor `(..., units)`.
-        token_ids: integer tensor `(...)`, the words of the vectors.
+        token_ids: integer tensor `(...)`, the word of each vector.
 
     Returns:
         Tensor `(..., units)`.
@@ -194,8 +194,8 @@ class GradientMask(Configured, keras.layers.Layer):
         )
 
     def freeze(self, words=None):
-        """Stops the gradients of `words`, a boolean array `(V,)`; `None` stops
-        all."""
+        """Stops gradients of `words`, a boolean array `(V,)`, or of all
+        words."""
         shares = ops.zeros((self.vocabulary_size,))
         if words is not None:
             shares = 1.0 - ops.cast(words, "float32")

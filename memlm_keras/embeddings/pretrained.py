@@ -14,7 +14,7 @@ from memlm_keras.files import reading
 _FIRST_LINES = 100
 # Number of words that an error message shows.
 _EXAMPLES = 3
-# Number of lines between updates of the progress bar.
+# The progress bar is updated after this number of lines.
 _LINES_A_STEP = 2**12
 
 
@@ -51,8 +51,8 @@ class WordVectors(NamedTuple):
 
 
 def read_vectors(path, words, verbose=1):
-    r"""Reads the vectors of some words from a file of GloVe, word2vec or
-    fastText.
+    r"""Reads the vectors of given words from a text file of GloVe, word2vec or
+    fastText vectors.
 
     A line contains a word and its numbers, separated by spaces or tabs; a word
     may contain spaces. The first line may give the numbers of words and of
@@ -111,7 +111,7 @@ def read_vectors(path, words, verbose=1):
         for number, fields in itertools.chain(first, lines):
             total += 1
             word = b" ".join(fields[:-dimension])
-            # GloVe's words with spaces do not end in a number.
+            # Some of GloVe's words contain spaces, but none ends in a number.
             extra = fields[1:-dimension]
             if len(fields) <= dimension or (extra and _is_number(extra[-1])):
                 raise ValueError(
@@ -168,8 +168,8 @@ def _lines(path, verbose):
 
 
 def _shape(first):
-    """Returns the number of vectors, or `None` if the first line does not give
-    it, and the dimension."""
+    """Returns the number of vectors (`None` if the first line does not give
+    this number) and the dimension."""
     numbers = [
         len(list(itertools.takewhile(_is_number, reversed(fields[1:]))))
         for fields in first
@@ -177,11 +177,11 @@ def _shape(first):
     header, *others = first
     if len(header) == 2 and all(map(bytes.isdigit, header)):
         count, dimension = map(int, header)
-        # Otherwise, the word is a number, and its vector has size 1.
+        # A line of two numbers may also be a word and a vector of size 1.
         if others and 1 not in numbers[1:] or dimension == 1:
             return count, dimension
-    # Words may end in numbers, so take the most frequent count, or the largest
-    # of several.
+    # A word may end in a number, so count the numbers in several lines: the
+    # most frequent count is the dimension, or in a tie the largest.
     counts = collections.Counter(numbers)
     return None, max(counts, key=lambda number: (counts[number], number))
 

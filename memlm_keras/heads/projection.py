@@ -1,7 +1,7 @@
 """Output projections, and the cross-entropy of tokens.
 
-For a large vocabulary, positions are projected in blocks, and only the losses
-are kept. In training, a sample of the words may replace the whole vocabulary.
+For a large vocabulary, logits are computed in blocks, of which only losses are
+kept. In training, a sample of the words may replace the whole vocabulary.
 """
 
 import functools
@@ -18,21 +18,22 @@ from memlm_keras.embeddings.embedding import look_up
 from memlm_keras.gradients import with_gradient
 from memlm_keras.keras_private import AutocastScope
 
-# Number of logits in a block; losses of more logits are computed in blocks. At
-# 11.2 million logits, blocks take 0.95 of the time of a training step on
-# PyTorch and 0.85 on JAX.
+# Number of logits in a block; more logits are divided into blocks. At 11.2
+# million logits, blocks shorten a training step to 0.95 on PyTorch and to 0.85
+# on JAX.
 BLOCK = 11_000_000
-# Bytes of a GPU's memory for a logit of a block. There, PyTorch waits for each
-# kernel that it launches, so blocks are larger. At 80 GB, the three arrays of a
+# Bytes of a GPU's memory for each logit in a block. On a GPU, PyTorch waits for
+# each kernel launch, so blocks are larger. At 80 GB, the three arrays of a
 # block take 1.2 GB.
 _BYTES = 800
-# Smallest number of blocks. TensorFlow's own loss works nearly in place: for 99
-# million logits, it needs 1.2 times the memory of blocks and 0.85 of the time.
+# Blocks are used only if there are more than this number. TensorFlow's own loss
+# needs little memory: for 99 million logits, 1.2 times the memory of blocks and
+# 0.85 times the time.
 LEAST_BLOCKS = 20 if keras.backend.backend() == "tensorflow" else 1
 # Smallest number of positions in a block: small products are slow, and each
-# block adds to the whole gradient of the kernel.
+# block updates the whole gradient of the kernel.
 LEAST_ROWS = 256
-# Number of positions that is assumed where it is unknown.
+# Assumed number of positions if the shape is unknown.
 _USUAL_POSITIONS = 1024
 
 
@@ -55,7 +56,7 @@ def token_losses(logits, targets):
     ... )
     (2, 7)
     """
-    # One axis of tokens is faster than several axes on every backend.
+    # On every backend, one axis of tokens is faster than several.
     flat = ops.reshape(ops.cast(logits, "float32"), (-1, logits.shape[-1]))
     losses = ops.sparse_categorical_crossentropy(
         ops.reshape(targets, (-1,)), flat, from_logits=True
@@ -69,16 +70,16 @@ class BlockLosses(Configured):
     num_sampled = None
 
     def _sample_words(self, num_sampled):
-        """Sets the number of words to compare with each target in training."""
+        """Sets the number of words that a training step samples."""
         if num_sampled is not None:
             require_positive_integer("num_sampled", num_sampled)
             self.seed_generator = keras.random.SeedGenerator()
         self.num_sampled = num_sampled
 
     def block_kernel(self):
-        """Returns the matrix that a call multiplies the inputs by, and whether
-        its shape is `(vocabulary, units)`; or `None` if a call does more than
-        multiply and add a bias."""
+        """Returns the projection matrix, and whether its shape is
+        `(vocabulary, units)`; or `None` if a call does more than multiply by
+        the matrix and add a bias."""
         raise NotImplementedError(
             f"{type(self).__name__} must implement `block_kernel`."
         )
@@ -89,9 +90,9 @@ class BlockLosses(Configured):
         Args:
             inputs: float tensor `(..., units)`.
             targets: int32 tensor `(...)`.
-            weights: float tensor `(...)`, factors of the losses in the mean or
-                sum that is differentiated; `None` if they are unknown.
-            training: bool, whether gradients will be computed. If so, and with
+            weights: float tensor `(...)`, sample weights of the losses; `None`
+                if they are unknown.
+            training: bool, whether gradients will be computed. In training with
                 `num_sampled`, losses are estimates.
 
         Returns:
@@ -117,7 +118,7 @@ class BlockLosses(Configured):
         ):
             return token_losses(self(inputs), targets)
         with AutocastScope(None):
-            # Without autocast, gradients are summed in the variables' dtype.
+            # Turn autocast off to sum gradients in the variables' dtype.
             kernel = ops.convert_to_tensor(kernel)
             bias = (
                 ops.convert_to_tensor(self.bias)
@@ -152,7 +153,7 @@ class BlockLosses(Configured):
 
 # === Projections ===
 
-# The `call` of embeddings that, in reverse, only multiply by the matrix.
+# With `reverse`, these `call` methods only multiply by the matrix.
 _USUAL_CALLS = (Embedding.call, keras.layers.ReversibleEmbedding.call)
 
 
@@ -160,10 +161,10 @@ _USUAL_CALLS = (Embedding.call, keras.layers.ReversibleEmbedding.call)
 class OutputProjection(BlockLosses, keras.layers.Dense):
     """Computes logits with its own matrix: `logits = W h + b`.
 
-    A `keras.layers.Dense` whose size a language model can set.
+    A `keras.layers.Dense`; a language model sets missing `units`.
 
     Args:
-        units: integer, size of the vocabulary; `None` for the model's.
+        units: integer, vocabulary size; `None` for the language model's.
         num_sampled: integer or `None`; see `TiedProjection`.
         **kwargs: other arguments of `keras.layers.Dense`.
 
@@ -174,7 +175,7 @@ class OutputProjection(BlockLosses, keras.layers.Dense):
         Float tensor `(..., units)`.
 
     Raises:
-        ValueError: if it is built without `units` or a model.
+        ValueError: if the layer is built without `units` or a model.
 
     Example:
 
@@ -189,7 +190,7 @@ class OutputProjection(BlockLosses, keras.layers.Dense):
     """
 
     def __init__(self, units=None, num_sampled=None, **kwargs):
-        # Keras' layer does not accept `None`.
+        # The constructor of Keras' layer does not accept `None`.
         super().__init__(1 if units is None else units, **kwargs)
         self.units = units
         self._sample_words(num_sampled)
@@ -220,23 +221,23 @@ class OutputProjection(BlockLosses, keras.layers.Dense):
 class TiedProjection(BlockLosses, keras.layers.Layer):
     """Computes logits with the embedding matrix and an optional bias.
 
-    `logits = E h + b`, with E the embedding matrix (Press and Wolf, 2016,
+    `logits = E h + b`, where `E` is the embedding matrix (Press and Wolf, 2016,
     Section 2). `keras.layers.ReversibleEmbedding` projects without a bias; the
-    papers reproduced here use one.
+    papers in this package use a bias.
 
     Args:
         embedding: the `keras.layers.ReversibleEmbedding` to share; `None` for
             the embedding of the language model.
         bias_initializer: initializer of `b`.
         use_bias: whether there is a bias.
-        num_sampled: integer, number of words to compare with each target in
-            training; `None` for all words. Half of them are the first words of
-            the vocabulary, which should be the most frequent ones. The other
-            half is drawn for each batch from the other words, and represents
-            them (Jean et al., 2015, "On Using Very Large Target Vocabulary for
-            Neural Machine Translation", Section 3). Evaluation compares with
-            all words, and so does training that needs all logits: with a
-            quantized or smoothed embedding, or metrics such as accuracy.
+        num_sampled: integer, number of sampled words in the softmax of a
+            training step; `None` for all words. Half of the sample are the
+            first words of the vocabulary, which should be the most frequent
+            words. The other half is drawn for each batch from all other words,
+            and represents them (Jean et al., 2015, "On Using Very Large Target
+            Vocabulary for Neural Machine Translation", Section 3). Evaluation
+            uses all words, as does training with a quantized or smoothed
+            embedding or with metrics that need logits, such as accuracy.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -305,7 +306,7 @@ class TiedProjection(BlockLosses, keras.layers.Layer):
 
 
 def build_tied(embedding, size):
-    """Builds the embedding of a tied projection whose inputs have a size."""
+    """Builds the embedding of a tied projection with inputs of size `size`."""
     if embedding is None:
         raise ValueError(
             "`embedding` must be a layer, unless the projection is the `head` "
@@ -325,7 +326,7 @@ def build_tied(embedding, size):
 
 
 def head_losses(head, outputs, targets, weights=None, training=False):
-    """Computes the cross-entropy of targets with any head."""
+    """Computes the cross-entropy of targets for any head."""
     if isinstance(head, BlockLosses):
         return head.token_losses(outputs, targets, weights, training)
     return token_losses(head(outputs), targets)
@@ -333,7 +334,7 @@ def head_losses(head, outputs, targets, weights=None, training=False):
 
 @functools.cache
 def _memory_of_card():
-    """Returns the bytes of memory of PyTorch's GPU; 0 without one."""
+    """Returns the bytes of memory of PyTorch's GPU, or 0 without a GPU."""
     if keras.backend.backend() == "torch":
         import torch
 
@@ -348,9 +349,9 @@ def _block():
 
 
 def uses_blocks(shape, vocabulary_size):
-    """Returns whether losses of a shape are computed in blocks."""
+    """Returns whether losses with this shape are computed in blocks."""
     if keras.distribution.distribution() is not None:
-        # Each device would compute the blocks of all devices.
+        # With several devices, each would compute the blocks of all devices.
         return False
     known = all(isinstance(size, int) for size in shape)
     positions = math.prod(shape) if known else _USUAL_POSITIONS
@@ -366,8 +367,8 @@ def block_losses(
     training=False,
     words_first=False,
 ):
-    """Computes in blocks the cross-entropy of targets, float32 `(positions,)`,
-    for inputs `(positions, units)`; 0 where the weight is 0."""
+    """Computes the cross-entropy of targets, float32 `(positions,)`, in blocks
+    of inputs `(positions, units)`; returns 0 where the weight is 0."""
     # Products are computed in the dtype of the inputs, sums in float32.
     if weights is None:
         weights = ops.ones_like(targets, dtype="float32")
@@ -376,8 +377,8 @@ def block_losses(
     def run(*arguments, gradients=True):
         return _run(*arguments, gradients, words_first)
 
-    # In training, the forward pass also computes the gradient, the weight times
-    # `softmax(logits) - one_hot(target)`. With `torch.utils.checkpoint`, the
+    # In training, the forward pass also computes gradients of the logits,
+    # `softmax - one_hot` times the weight. With `torch.utils.checkpoint`, the
     # backward pass computed the logits again and took 1.8 times as long.
     def forward(*arguments):
         losses, taken = run(*arguments, gradients=bool(training))
@@ -388,7 +389,7 @@ def block_losses(
         if taken is None:
             gradients = run(*others, upstream)[1]
         else:
-            # If the loss has other weights, compute the gradients again.
+            # If `weights` are not those of the loss, compute gradients again.
             scale, proportional = _ratio(upstream, weights)
             gradients = ops.cond(
                 proportional,
@@ -410,7 +411,7 @@ def block_losses(
 def _run(
     inputs, kernel, bias, targets, weights, gradients=True, words_first=False
 ):
-    """Returns losses; and gradients for inputs, kernel and bias, or `None`."""
+    """Returns losses, and gradients of inputs, kernel and bias, or `None`."""
     positions = ops.shape(inputs)[0]
     vocabulary_size = bias.shape[0]
     dtype = inputs.dtype
@@ -441,7 +442,7 @@ def _run(
         return ops.slice_update(tensor, start(tensor, index), part)
 
     def body(index, losses, *sums):
-        # Inside the loop, backends fuse the transposition with the products.
+        # In the loop, backends fuse this transposition with the products.
         turned = ops.transpose(kernel)
         by_unit, by_word = (turned, kernel) if words_first else (kernel, turned)
         x, t, w = (block(all_, index) for all_ in (inputs, targets, weights))
@@ -475,8 +476,8 @@ def _run(
 
 
 def _ratio(upstream, weights):
-    """Returns the ratio of upstream gradients to weights, and whether it is the
-    same for all."""
+    """Returns the ratio of upstream gradients to weights, and whether the ratio
+    is the same at all positions."""
     largest = ops.argmax(ops.abs(weights))
     scale = ops.take(upstream, largest) / ops.take(weights, largest)
     difference = ops.max(ops.abs(upstream - scale * weights))
@@ -487,17 +488,17 @@ def _ratio(upstream, weights):
 
 
 def sampled_losses(inputs, matrix, bias, targets, number, seed):
-    """Estimates the cross-entropy of targets, float32 `(positions,)`, by
-    comparing each with `number` words of a matrix `(vocabulary, units)`."""
+    """Estimates the cross-entropy of targets, float32 `(positions,)`, from the
+    logits of `number` words of a matrix `(vocabulary, units)`."""
     size, first = bias.shape[0], number // 2
     drawn = keras.random.randint((number - first,), first, size, seed=seed)
     words = ops.concatenate([ops.arange(first, dtype="int32"), drawn])
-    # A drawn word represents several words: its logit grows by the logarithm of
-    # their number.
+    # A drawn word represents several words, so add the logarithm of their
+    # number to its logit.
     share = math.log((size - first) / (number - first))
     corrections = ops.where(words < first, 0.0, share)
 
-    # One look-up, since each has a gradient of the size of the table.
+    # Look up once: each look-up has a gradient as large as the table.
     ids = ops.concatenate([targets, words])
     rows, biases = look_up(matrix, ids), look_up(bias, ids)
     count = ops.shape(targets)[0]
@@ -514,10 +515,10 @@ def sampled_losses(inputs, matrix, bias, targets, number, seed):
 
 
 def _log_sums(inputs, rows, biases, hidden):
-    """Computes `logsumexp`, float32 `(positions,)`, over the logits that are
-    not hidden."""
+    """Computes `logsumexp`, float32 `(positions,)`, over logits where `hidden`
+    is false."""
 
-    # `+=` works in place on PyTorch, where new memory costs more than adding.
+    # On PyTorch, `+=` works in place: allocation would cost more than addition.
     def forward(inputs, rows, biases, hidden):
         logits = ops.matmul(inputs, ops.transpose(rows))
         logits = ops.cast(logits, "float32")
@@ -544,7 +545,7 @@ def _log_sums(inputs, rows, biases, hidden):
 
 
 def _softmax_loss(logits, targets, gradient):
-    """Returns losses and the gradients for logits, which it may overwrite."""
+    """Returns losses and the gradients of logits; may overwrite `logits`."""
     backend = keras.backend.backend()
     if backend == "tensorflow":
         import tensorflow as tf
@@ -559,7 +560,7 @@ def _softmax_loss(logits, targets, gradient):
     if not gradient:
         return losses, None
     if backend == "torch":
-        # In place, since allocating memory takes longer than the arithmetic.
+        # Compute in place: allocation would take longer than arithmetic.
         softmax = logits.sub_(total).exp_()
         ones = softmax.new_ones(targets.shape)
         return losses, softmax.scatter_add_(1, targets.long(), -ones)
@@ -575,7 +576,7 @@ def _add_product(total, left, right):
 
 
 def _repeat(body, times, values):
-    """Sets `values` to `body(index, *values)` for each index below `times`."""
+    """Applies `values = body(index, *values)` for each index below `times`."""
     backend = keras.backend.backend()
     if backend == "torch":
         for index in range(int(times)):

@@ -1,4 +1,4 @@
-"""Base class of mixtures."""
+"""Base class of layers that mix the head's distribution with recent words."""
 
 import keras
 from keras import ops
@@ -10,30 +10,30 @@ from memlm_keras.masking import ValidSteps
 from memlm_keras.masking import by_position
 from memlm_keras.masking import take_steps
 
-# Added to probabilities, so that logarithms and gradients are finite.
+# This number is added to probabilities to keep their logarithms finite.
 _TINY = 1e-37
 
 
 class Mixture(Configured, keras.layers.Layer):
-    """Base class of layers that can predict recent words again.
+    """Base class of layers that raise the probability of recent words.
 
     A mixture remembers the outputs and input words of recent steps, and attends
     to them at each step. The attention weights, summed by word, are a copy
-    distribution, which is mixed with the distribution of the head. So a mixture
-    comes after the head, while a memory comes before it.
+    distribution, which is mixed with the distribution of the head. A mixture
+    follows the head, whereas a memory precedes the head.
 
-    A subclass creates the `memlm_keras.memory.SlidingWindow` `recent` in
-    `build`, and implements `read`, a pure function. The state is `{"window":
-    (batch, slots, units), "words": (batch, slots) int32, "filled": (batch,)
-    int32}`.
+    A subclass creates a `memlm_keras.memory.SlidingWindow`, the attribute
+    `recent`, in `build`, and implements `read`, a pure function. The state is
+    `{"window": (batch, slots, units), "words": (batch, slots) int32, "filled":
+    (batch,) int32}`.
 
     Masks work as in memories: masked steps are never remembered, and their
     log-probabilities and weights are zero.
 
     Attributes:
         attends, steps_back, causal: see `memlm_keras.memory.Memory`.
-        supervised: whether the training loss has the additional term
-            `-pointer_log_probability`.
+        supervised: whether the term `-pointer_log_probability` is added to the
+            training loss.
 
     Call arguments:
         outputs: float tensor `(batch, time, units)`, the inputs of the head.
@@ -49,10 +49,10 @@ class Mixture(Configured, keras.layers.Layer):
 
     Returns:
         A tuple `(log_probabilities, state, weights, copies)`: natural-log
-        probabilities `(batch, time, vocabulary)`, or `None` without logits;
-        the new state; the attention weights `(batch, time, memory)`, oldest
-        slot first; and the first argument of `log_probability`. With
-        `positions`, the second axis is `queries`.
+        probabilities `(batch, time, vocabulary)`, or `None` without logits; the
+        new state; the attention weights `(batch, time, memory)`, oldest slot
+        first; and `copies`, an argument of `log_probability`. If `positions`
+        are given, `queries` replaces `time`.
     """
 
     attends = True
@@ -72,13 +72,13 @@ class Mixture(Configured, keras.layers.Layer):
     def read(self, outputs, state, token_ids, mask=None, positions=None):
         """Reads any number of steps from a given state.
 
-        The valid steps, where `mask` is `True`, are at the front of each row.
+        In each row, valid steps (where `mask` is `True`) come first.
 
         Returns:
-            A tuple `(copies, state, weights)`. `copies` is `(gate, shares,
-            words)`; the mixture is `gate * softmax(logits) +
-            copy_distribution(shares, words, vocabulary)`. `call` returns the
-            same state and weights.
+            A tuple `(copies, state, weights)`. `copies` is
+            `(gate, shares, words)`; the mixture is `gate * softmax(logits) +
+            copy_distribution(shares, words, vocabulary)`. `call` returns this
+            state and these weights.
         """
         raise NotImplementedError(
             f"{type(self).__name__} must implement `read`."
@@ -137,16 +137,16 @@ class Mixture(Configured, keras.layers.Layer):
         return ops.logaddexp(safe_log(gate) + predicted, safe_log(copied))
 
     def log_probability(self, copies, targets, scores):
-        """Computes the natural-log probability of targets only.
+        """Computes the natural-log probability of targets, not of all words.
 
-        This is the logarithm of `gate * p_head(y) + p_copy(y)`: Equation 4 of
-        Grave et al. (2017), and the mixture of Merity et al. (2017).
+        The result is the logarithm of `gate * p_head(y) + p_copy(y)`: Equation
+        4 of Grave et al. (2017), and the mixture of Merity et al. (2017).
 
         Args:
             copies: the last result of a call without a mask.
             targets: int32 tensor `(batch, time)`, one for each step.
-            scores: float32 tensor `(batch, time)`, log-probabilities of the
-                targets by the head.
+            scores: float32 tensor `(batch, time)`, the head's log-probabilities
+                of the targets.
 
         Returns:
             float32 tensor `(batch, time)`.
@@ -182,8 +182,8 @@ class Mixture(Configured, keras.layers.Layer):
     ):
         few = None
         if logits is not None:
-            # On PyTorch, Keras traces with 89 rows of 89 steps, which takes
-            # gigabytes for a whole vocabulary.
+            # On PyTorch, Keras traces a batch of 89 rows with 89 steps, which
+            # would take gigabytes with the whole vocabulary.
             few = keras.KerasTensor((*logits.shape[:2], 2), logits.dtype)
         result, *others = super().compute_output_spec(
             outputs, token_ids, few, state, mask, training, positions
@@ -204,20 +204,20 @@ class Mixture(Configured, keras.layers.Layer):
         return outputs, words, seen, state
 
     def products(self, queries, extended):
-        """Computes products of steps with slots, `(batch, time, memory)`."""
-        # In float32, since the softmax may sum thousands of slots.
+        """Computes dot products of steps and slots, `(batch, time, memory)`."""
+        # Use float32, since the softmax may sum thousands of slots.
         return ops.cast(self.recent.products(queries, extended), "float32")
 
     def weights_of_words(self, weights, words, positions=None):
-        """Returns the weight of each position of `words`, `(batch, steps,
-        memory - 1 + time)`; step t sees positions t to t + memory - 1."""
+        """Returns weights of the positions of `words`; step t sees positions t
+        to t + memory - 1."""
         weights = by_position(weights, ops.shape(words)[1])
         return weights if positions is None else take_steps(weights, positions)
 
     def copy_distribution(self, weights, words, vocabulary_size):
         """Sums the weights of each word, `(batch, steps, vocabulary)`."""
         batch_size, time, _ = ops.shape(weights)
-        # Move steps to the last axis, so that one call sums for all steps.
+        # Steps become the last axis, so that one call sums for all of them.
         rows = ops.arange(batch_size, dtype="int32")[:, None]
         segments = ops.reshape(rows * vocabulary_size + words, (-1,))
         by_word = ops.segment_sum(
@@ -235,5 +235,5 @@ class Mixture(Configured, keras.layers.Layer):
 
 
 def safe_log(probabilities):
-    """Computes the natural logarithm in float32; finite at zero."""
+    """Computes the natural logarithm in float32; the result is finite."""
     return ops.log(ops.cast(probabilities, "float32") + _TINY)

@@ -15,26 +15,26 @@ from memlm_keras.masking import masked_softmax
 from memlm_keras.masking import take_steps
 from memlm_keras.mixtures.base import Mixture
 
-# Values of theta and weight to try on a development text.
+# Values of theta and of weight to try on a development text.
 THETAS = tuple(round(0.1 * step, 1) for step in range(11))
 WEIGHTS = tuple(round(0.05 * step, 2) for step in range(1, 11))
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class NeuralCache(Mixture):
-    """A cache of outputs and the words that followed them, without training.
+    """A cache of recent outputs and the words that followed; it has no weights.
 
-    With `h_t` the input of the output projection, and `x_{i+1}` the word that
-    followed `h_i`,
+    `h_t` is the input of the output projection, and `x_{i+1}` the word that
+    followed `h_i`:
 
         p_cache(w | h_1..t, x_1..t)
             ~ sum_{i=1}^{t-1} 1[w = x_{i+1}] exp(theta h_t . h_i)       (3)
         p(w) = (1 - lambda) p_vocab(w) + lambda p_cache(w)              (4)
 
-    over the last N outputs. With `theta=0` it is a unigram cache. The paper
-    does not say what an empty cache predicts; here it predicts `p_vocab`.
+    The sum is over the last N outputs. With `theta=0`, the layer is a unigram
+    cache. An empty cache, which the paper leaves open, predicts `p_vocab`.
 
-    The state of a row takes `4 N (k + 1)` bytes in float32.
+    In float32, the state of a row takes `4 N (k + 1)` bytes.
 
     Args:
         size: integer, N.
@@ -91,8 +91,9 @@ class NeuralCache(Mixture):
         return (gate, self.weight * of_words, words), state, weights
 
     def compare(self, outputs, state, token_ids, mask=None):
-        """Returns all that does not depend on `theta`: products `h_t . h_i`,
-        `(B, T, N)`, the words that followed, the filled slots and the state."""
+        """Returns what `theta` does not change: products `h_t . h_i`,
+        `(B, T, N)`, the words that followed, the mask of filled slots, and the
+        state."""
         extended, words, seen, state = self.slide(
             outputs, state, token_ids, mask
         )

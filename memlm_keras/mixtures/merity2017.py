@@ -20,10 +20,10 @@ from memlm_keras.mixtures.base import safe_log
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class PointerSentinel(DistinctKernels, Mixture):
-    """A pointer to recent words, with a sentinel for the vocabulary.
+    """A pointer to recent words; the sentinel selects the head's distribution.
 
-    With `h_t` the input of the output projection and `w_i` the input word of
-    step i, over the last L steps including the current one:
+    `h_t` is the input of the output projection and `w_i` the input word of step
+    i, which is one of the last L steps including the current one:
 
         q = tanh(W h_t + b)
         z_i = q . h_i
@@ -31,11 +31,11 @@ class PointerSentinel(DistinctKernels, Mixture):
         g = a_{L+1}
         p(w) = g p_vocab(w) + sum_{i: w_i = w} a_i
 
-    and, while training, the loss has the additional term
+    In training, the loss has an additional term, where `y` is the target:
 
         -log(g + sum_{i: w_i = y} a_i)
 
-    for the word `y` to predict. Empty slots are masked out.
+    Empty slots are masked out.
 
     | paper | weight | shape |
     |---|---|---|
@@ -96,7 +96,7 @@ class PointerSentinel(DistinctKernels, Mixture):
             ],
             axis=-1,
         )
-        # The sentinel is always allowed.
+        # The sentinel is never masked.
         always = ops.ones_like(seen[..., :1])
         every = masked_softmax(scores, ops.concatenate([seen, always], -1))
         of_words = self.weights_of_words(every[..., :-1], words, positions)
@@ -111,7 +111,7 @@ class PointerSentinel(DistinctKernels, Mixture):
         Args:
             copies: the last result of a call.
             targets: int32 tensor `(B, T)`, one for each step.
-            mask: the mask of the call, or `None`; `None` with `positions`.
+            mask: the mask of the call, or `None`; with `positions`, `None`.
 
         Returns:
             float32 tensor `(B, T)`, zero at masked steps.
