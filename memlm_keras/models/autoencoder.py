@@ -1,4 +1,4 @@
-"""Sequence autoencoders read a sequence, and write it from the memory."""
+"""Sequence autoencoders encode a sequence and generate the same sequence."""
 
 import functools
 
@@ -29,31 +29,31 @@ from memlm_keras.models.quantization import forget_compiled
 class SequenceAutoencoder(DualSequenceModel):
     """Encodes and decodes sequences (Weissenborn, 2016, Section 5.3).
 
-    A recurrent layer reads the sequence; another one writes it token by token
-    from the final memory of the first. The two share no parameters except the
+    A recurrent layer, the encoder, reads a sequence; another one, the decoder,
+    generates it from the encoder's final memory. They share only the
     embeddings. In training, the decoder reads the correct tokens (teacher
-    forcing); in `generate`, it reads the tokens that it wrote.
+    forcing); in `generate`, it reads the tokens that it generated.
 
     Args:
         vocabulary_size, embedding_dim, initializer, embeddings_initializer,
             name, dtype: see `EntailmentClassifier`.
         encoder: Keras recurrent layer, or cell, that reads the sequence.
-        decoder: layer or cell that writes it, with as many units as the
-            encoder.
-        conditioning: `"source"` or `"memory"`, with the encoder as the premise
-            and the decoder as the hypothesis of an `EntailmentClassifier`.
+        decoder: layer or cell that generates the sequence, with the encoder's
+            number of units.
+        conditioning: `"source"` or `"memory"`, as in `EntailmentClassifier`.
         dropout: float in [0, 1), rate on embeddings and on the inputs of the
             output layer.
-        end_of_sentence_id: integer, begins and ends a written sequence; `None`
-            for the id of `vocabulary`, or 0 without a vocabulary.
+        end_of_sentence_id: integer, begins and ends a generated sequence;
+            `None` for the id of `vocabulary`, or 0 without a vocabulary.
         vocabulary: `memlm_keras.data.Vocabulary` that is saved with the model,
             so that it reads and writes strings, or `None`.
 
     Call arguments:
         inputs: dict of int32 tensors, as in
             `memlm_keras.data.AutoencodingBatches`: `"source"` `(batch, time)`,
-            `"source_length"` `(batch,)`, at least 1, and `"target"` `(batch,
-            time)`, which the decoder reads. Tokens after a length are ignored.
+            `"source_length"` `(batch,)`, at least 1, and `"target"`
+            `(batch, time)`, the decoder's inputs. Tokens after the given length
+            are ignored.
         training: optional bool.
 
     Returns:
@@ -166,10 +166,10 @@ class SequenceAutoencoder(DualSequenceModel):
 
     @property
     def readers(self):
-        """The encoder and the decoder."""
+        """Tuple of the encoder and the decoder."""
         return self.encoder, self.decoder
 
-    # These functions are compiled once. Keras does not track cached properties.
+    # Cached properties compile only once, and Keras does not track them.
 
     @functools.cached_property
     def _encode(self):
@@ -185,15 +185,15 @@ class SequenceAutoencoder(DualSequenceModel):
         forget_compiled(self)
 
     def generate(self, source, sampler="greedy", max_length=None):
-        """Reads sequences, and writes them from the memory.
+        """Encodes sequences, and generates them from the encoder's memory.
 
         Args:
             source: sequence of 1-D integer arrays, each with its end id; or,
                 for a model with a `vocabulary`, a string or a list of strings.
             sampler: sampler of `keras_nlp.samplers`, such as
                 `BeamSampler(num_beams=5)`, or its name, such as `"greedy"`.
-            max_length: integer, maximum number of tokens to write; `None` for
-                twice the length of the longest source.
+            max_length: integer, maximum number of tokens to generate; `None`
+                for twice the length of the longest source.
 
         Returns:
             List of int32 arrays, without their end ids; for strings, a string
@@ -217,7 +217,7 @@ class SequenceAutoencoder(DualSequenceModel):
             max_length = 2 * int(lengths.max())
         require_positive_integer("max_length", max_length)
         ids = require_token_ids("source", ids, self.vocabulary_size)
-        # The prompt is the end-of-sentence id.
+        # Generation starts from the end-of-sentence id.
         prompt = np.full(
             (len(ids), 1 + max_length), self.end_of_sentence_id, "int32"
         )
@@ -240,7 +240,7 @@ class SequenceAutoencoder(DualSequenceModel):
 
 
 class EncoderDecoder:
-    """Encodes and decodes with the layers of an autoencoder."""
+    """Runs the encoder and the decoder of an autoencoder."""
 
     def __init__(
         self, embedding, encoder, decoder, head, conditioning, dropouts
@@ -254,7 +254,7 @@ class EncoderDecoder:
         self.mask = LengthMask(name="length_mask")
 
     def encode(self, source, lengths, training=False):
-        """Encodes a source; returns the decoder's initial states, a list."""
+        """Encodes a source; returns the initial states of the decoder."""
         vectors = self.dropouts["source"](
             self.embedding(source), training=training
         )

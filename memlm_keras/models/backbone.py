@@ -14,12 +14,12 @@ from memlm_keras.masking import take_steps
 
 
 class Prediction(NamedTuple):
-    """Logits `(batch, time, vocabulary)`, and the log-probability and loss of
-    each target, `(batch, time)`."""
+    """Tuple of logits `(batch, time, vocabulary)`, and of the log-probability
+    and the loss of each target, `(batch, time)`."""
 
-    logits: Any  # `None` if the head computes losses without logits
+    logits: Any  # `None` if only losses are computed
     log_probability: Any = None
-    loss: Any = None  # in training, includes the term of a supervised mixture
+    loss: Any = None  # includes the term of a supervised mixture
 
 
 # === Named states ===
@@ -31,8 +31,8 @@ def pack_named(prefix, values):
 
 
 def unpack_named(state, prefix):
-    """Returns the values whose names have a prefix, and removes it; returns
-    `None` for `None`."""
+    """Returns the values whose names have a prefix, under names without the
+    prefix; `state` may be `None`."""
     if state is None:
         return None
     return {
@@ -43,7 +43,7 @@ def unpack_named(state, prefix):
 
 
 def reset_rows(state, initial, reset):
-    """Replaces the rows marked by `reset`, bool `(batch,)`, by `initial`."""
+    """Replaces rows where `reset`, bool `(batch,)`, is true by `initial`."""
 
     # `where` copies: a later assignment to a state variable cannot change
     # tensors that the backward pass needs.
@@ -61,8 +61,8 @@ class Backbone:
     """Runs the layers of a `memlm_keras.LanguageModel`: `forward` calls
     `embed`, `recur`, `remember` and `predict`."""
 
-    # An embedding whose `draws` is true samples its matrix in
-    # `draw(token_ids, units)`; embedding and head take the sample as `drawn`.
+    # An embedding with `draws=True` samples matrices in
+    # `draw(token_ids, units)`; `drawn` passes the sample to embedding and head.
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Backbone:
         self.mixture = mixture
         self._below = list(enumerate(recurrent))
         self._above = list(enumerate(recurrent_above, len(recurrent)))
-        # The names of each layer's states, nested like these states.
+        # Names of the states of each layer, with the structure of the states.
         self._names = []
         for index, layer in (*self._below, *self._above):
             states = layer.get_initial_state(1)
@@ -94,7 +94,7 @@ class Backbone:
             self._names.append(tree.pack_sequence_as(states, names))
 
     def layers(self):
-        """Returns the layers with weights, a dict by place in the model."""
+        """Returns a dict from names in the state to layers with weights."""
         named = {"embedding": self.embedding, "head": self.head}
         for index, layer in (*self._below, *self._above):
             named[f"recurrent_{index}"] = layer
@@ -106,13 +106,13 @@ class Backbone:
     # === The steps ===
 
     def embed(self, token_ids, training=False, drawn=None):
-        """Embeds tokens `(batch, time)`, with the sample `drawn` if given."""
+        """Embeds tokens `(batch, time)`; `drawn` is a sample of the matrix."""
         sample = {} if drawn is None else {"drawn": drawn}
         vectors = self.embedding(token_ids, training=training, **sample)
         return self.dropouts[0](vectors, training=training)
 
     def recur(self, outputs, state=None, training=False, above=False):
-        """Runs the recurrent layers below the memory, or `above` it; returns
+        """Runs the recurrent layers below the memory, or those `above`; returns
         `(outputs, state)`."""
         new_state = {}
         for index, layer in self._above if above else self._below:
@@ -167,11 +167,11 @@ class Backbone:
             projected = take_steps(outputs, positions)
         draws = getattr(self.head, "draws", False)
         mixture, logits = self.mixture, None
-        # A mixture without weights is not trained, but updates its state.
+        # In training, a mixture without weights only updates its state.
         mixes = mixture is not None and not (training and not mixture.weights)
         if sample_weight is not None and not draws:
-            # The mixture changes the gradients of the head's losses, so their
-            # factors are not the sample weights.
+            # With a mixture, the gradients of the head's losses are not the
+            # sample weights.
             factors = None if mixes else sample_weight
             losses = head_losses(
                 self.head, projected, targets, factors, training
@@ -245,9 +245,9 @@ class Backbone:
     ):
         """Runs the model on token ids `(batch, time)`; returns a `Prediction`
         and the new state. `sampled` draws smoothed matrices as in training;
-        with `positions` `(batch, queries)`, only these steps predict."""
+        `positions` `(batch, queries)` limits predictions to these steps."""
         drawn = self._draw(token_ids) if training or sampled else None
-        # A mixture reads the outputs of all steps.
+        # A mixture needs the outputs of all steps.
         early = positions if self.mixture is None else None
         outputs, new_state, _ = self._read(
             token_ids, state, training, drawn, early
@@ -263,7 +263,7 @@ class Backbone:
             positions if early is None else None,
         )
         if training:
-            # Last, because a call of a layer clears the losses of the layer
+            # Add losses last: calling a layer clears the losses of the layer
             # and its sublayers.
             for layer in (self.embedding, self.head):
                 if getattr(layer, "draws", False):
@@ -289,8 +289,8 @@ class Backbone:
         return prediction.log_probability, state
 
     def attend(self, token_ids, state=None):
-        """Returns attention weights, of the memory or, if it does not attend,
-        of the mixture; and the new state."""
+        """Returns the attention weights of the memory (or of the mixture, if
+        the memory does not attend) and the new state."""
         outputs, new_state, weights = self._read(token_ids, state)
         _, mixture_state, of_mixture, _ = self._mix(
             outputs, token_ids, None, state
@@ -300,8 +300,8 @@ class Backbone:
         return weights, new_state | mixture_state
 
     def outputs(self, token_ids, targets, state=None):
-        """Returns `((outputs, scores), state)`: the head's inputs `(batch,
-        time, units)`, and its log-probabilities of targets, or `None`."""
+        """Returns `((outputs, scores), state)`: inputs `(batch, time, units)`
+        and log-probabilities of targets, or `None`, of the head."""
         outputs, state, _ = self._read(token_ids, state)
         if targets is None:
             return (outputs, None), state
@@ -336,8 +336,8 @@ class Backbone:
 
 def compile_inference(model, function):
     """Compiles a function of nested tensors that reads variables of `model`."""
-    # Otherwise JAX would trace and compile a recurrent layer at every call,
-    # and TensorFlow would run one operation at a time.
+    # Without compilation, JAX would compile a recurrent layer at each call, and
+    # TensorFlow would run one operation at a time.
     backend = keras.backend.backend()
     if backend == "jax":
         import jax

@@ -22,9 +22,9 @@ class Ensemble(StreamingModel):
 
         p(w) = 1/n sum_i p_i(w)
 
-    as in Zaremba et al. (2014, Table 1). The models may differ in everything
-    except the vocabulary. An ensemble streams, scores, generates, and is
-    evaluated, saved and exported like its models.
+    Zaremba et al. (2014, Table 1) also average models. The models may differ in
+    everything except the vocabulary. Streaming, scoring, generation,
+    evaluation, saving and export are the same as for a single model.
 
     Args:
         models: list of `memlm_keras.LanguageModel`s.
@@ -37,8 +37,8 @@ class Ensemble(StreamingModel):
         Natural-log probabilities `(batch, time, vocabulary_size)`.
 
     Raises:
-        ValueError: if `models` is empty, or contains another object, one model
-            twice, a model that is not causal, or different vocabularies.
+        ValueError: if `models` is empty, or contains another object, the same
+            model twice, a model that is not causal, or different vocabularies.
 
     Example:
 
@@ -72,12 +72,12 @@ class Ensemble(StreamingModel):
         return sum(model.count_params() for model in self.models)
 
     def with_fixed_matrices(self):
-        """Returns an ensemble of the models' `with_fixed_matrices()`."""
+        """Returns an ensemble of copies from `with_fixed_matrices()`."""
         models = [model.with_fixed_matrices() for model in self.models]
         return self if models == self.models else Ensemble(models)
 
     def evaluate(self, x=None, verbose="auto", return_dict=False):
-        """Evaluates the ensemble on batches; it need not be compiled.
+        """Evaluates the ensemble on batches; `compile` is not needed.
 
         Args:
             x: `memlm_keras.data.Batches`, or a dataset with the same items.
@@ -106,8 +106,8 @@ class Ensemble(StreamingModel):
 
 
 class Members(keras.layers.Layer):
-    """The backbone of an ensemble: the only layer of its graph, because layers
-    of different models may have the same name."""
+    """The backbone of an ensemble. It is the only layer of the graph, because
+    layers of different models may have the same name."""
 
     memory = None
     mixture = None
@@ -126,7 +126,7 @@ class Members(keras.layers.Layer):
         )
 
     def step(self, token_ids, state=None, training=False, positions=None):
-        """Runs all models; the logits are log-probabilities."""
+        """Runs all models; returns log-probabilities as the logits."""
 
         def predict(backbone, own):
             logits, own = backbone.step(token_ids, own, training, positions)
@@ -150,7 +150,7 @@ class Members(keras.layers.Layer):
         return mean - math.log(len(self.models)), self._joined(states)
 
     def attend(self, token_ids, state=None):
-        """Reads tokens; returns `None` as the weights, and the new state."""
+        """Reads tokens; returns `(None, state)`, without attention weights."""
         states = [
             backbone.attend(token_ids, own)[1]
             for backbone, own in self._each(state)

@@ -1,4 +1,4 @@
-"""A classifier of sentence pairs: does a hypothesis follow from a premise?"""
+"""A classifier of sentence pairs, such as a premise and a hypothesis."""
 
 import keras
 import numpy as np
@@ -26,14 +26,14 @@ _ROWS, _MULTIPLE = 64, 8
 class EntailmentClassifier(DualSequenceModel):
     """Classifies pairs of sentences (Weissenborn, 2016, Section 5.1).
 
-    Both sentences are embedded and read by a recurrent layer, the hypothesis
-    with the final memory of the premise. A second layer, `top`, summarizes the
-    outputs of the first for each sentence as `p` and `h`, and layers with ReLU
-    predict the class from `[p; h; |p - h|]`. Without `top`, the classes are
-    predicted from the last output of the hypothesis; or from the result of a
-    `memory` that also reads the premise's outputs, as in Rocktaeschel et al.
-    (2016); or from the means of both sentences' outputs, as in Cheng et al.
-    (2016).
+    Both sentences are embedded and read by a recurrent layer, which uses the
+    premise's final memory when it reads the hypothesis. A second layer, `top`,
+    reads the outputs for each sentence; its results `p` for the premise and `h`
+    for the hypothesis are the inputs `[p; h; |p - h|]` of layers with ReLU that
+    predict the class. Without `top`, the classes are predicted from the last
+    output of the hypothesis; or from the result of a `memory` that also reads
+    the premise's outputs, as in Rocktaeschel et al. (2016); or from the means
+    of both sentences' outputs, as in Cheng et al. (2016).
 
     Args:
         vocabulary_size: integer, number of tokens; `None` for the size of
@@ -41,14 +41,14 @@ class EntailmentClassifier(DualSequenceModel):
         embedding_dim: integer, size of the embedding vectors.
         recurrent: Keras recurrent layer, or cell, that reads the premise.
         recurrent_hypothesis: layer or cell that reads the hypothesis; `None`
-            for the same one, with shared weights.
-        conditioning: `"memory"`: the hypothesis starts from the premise's
-            final memory (conditional encoding), which is the cell state of an
-            LSTM, the associative memory, or the state of a GRU, without its
-            last output. `"source"`: the final memory of the premise is the
-            source memory of a `memlm_keras.cells.DualAssociativeGRUCell` or
+            for the layer of the premise, with shared weights.
+        conditioning: `"memory"`: the hypothesis starts from the premise's final
+            memory (conditional encoding), which is the cell state of an LSTM,
+            the associative memory, or the state of a GRU, without its last
+            output. `"source"`: the final memory of the premise is the source
+            memory of a `memlm_keras.cells.DualAssociativeGRUCell` or
             `DualAssociativeMemoryCell`, or the source tape of an
-            `LSTMNetworkCell`. `None`: each sentence is read by itself.
+            `LSTMNetworkCell`. `None`: each sentence is read separately.
         memory: a `memlm_keras.memory.WordByWordAttention`, or `None`.
         top: recurrent layer or cell, or `None`; not with a `memory`.
         pooling: `"mean"` if `p` and `h` are the means of the first layer's
@@ -68,14 +68,14 @@ class EntailmentClassifier(DualSequenceModel):
         labels: sequence of strings, the names of the classes, such as
             `corpus.labels`; or `None`.
         name: string or `None`.
-        dtype: dtype policy of all layers except the recurrent ones; by default
+        dtype: dtype policy of all layers except recurrent layers; by default
             the global policy.
 
     Call arguments:
         inputs: dict of int32 tensors, as in `memlm_keras.data.PairBatches`:
             `"premise"` and `"hypothesis"` `(batch, time)`, `"premise_length"`
-            and `"hypothesis_length"` `(batch,)`, at least 1. Tokens after a
-            length are ignored.
+            and `"hypothesis_length"` `(batch,)`, at least 1. Tokens after the
+            given length are ignored.
         training: optional bool.
 
     Returns:
@@ -247,7 +247,7 @@ class EntailmentClassifier(DualSequenceModel):
 
     @property
     def readers(self):
-        """The layers that read the premise and the hypothesis."""
+        """Tuple of the layers that read the premise and the hypothesis."""
         return self.recurrent, self.recurrent_hypothesis or self.recurrent
 
     def check_data(self, *data):
@@ -271,8 +271,8 @@ class EntailmentClassifier(DualSequenceModel):
             The labels of a model without `labels` are 0, 1, 2 and so on.
 
         Raises:
-            ValueError: if the model has no vocabulary, a string has no word,
-                or the lists have different lengths.
+            ValueError: if the model has no vocabulary, a string contains no
+                word, or the lists have different lengths.
 
         Example:
 
@@ -316,7 +316,7 @@ class EntailmentClassifier(DualSequenceModel):
             places, inputs = order[begin : begin + _ROWS], {}
             for name, rows in sentences.items():
                 ids, lengths = padded(name, [rows[n] for n in places])
-                # Padded, so that fewer shapes are compiled.
+                # Pad lengths, so that fewer shapes are compiled.
                 ids = np.pad(ids, ((0, 0), (0, -ids.shape[1] % _MULTIPLE)))
                 inputs[name] = ids.astype("int32")
                 inputs[f"{name}_length"] = lengths
@@ -343,13 +343,13 @@ class EntailmentClassifier(DualSequenceModel):
                 "Attention needs a memory that attends, such as a "
                 "`WordByWordAttention`. Received: memory=None"
             )
-        # In an attribute, the model would be saved with this model.
+        # As an attribute, this model would be saved with the classifier.
         weights = keras.Model(self.input, self._attention_weights)(inputs)
         return ops.convert_to_numpy(ops.cast(weights, "float32"))
 
 
 def _classes(num_classes, labels):
-    """Returns the number of classes, and a tuple of labels or `None`."""
+    """Returns the number of classes and a tuple of labels, or `None`."""
     if labels is None:
         num_classes = 3 if num_classes is None else num_classes
         require_positive_integer("num_classes", num_classes)
@@ -367,6 +367,6 @@ def _classes(num_classes, labels):
 
 
 def _mean(outputs, mask):
-    """Returns the mean over the steps in the mask, `(batch, units)`."""
+    """Returns the mean over steps where the mask is true, `(batch, units)`."""
     weights = ops.cast(mask, outputs.dtype)[..., None]
     return ops.sum(outputs * weights, axis=1) / ops.sum(weights, axis=1)

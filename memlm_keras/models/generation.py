@@ -11,7 +11,7 @@ from memlm_keras import files
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
 
-# Defaults of keras_nlp's samplers: number of words, and cumulative probability.
+# Defaults of keras_nlp: number of words, and their cumulative probability.
 _TOP_K, _TOP_P = 5, 0.1
 SAMPLERS = ("beam", "greedy", "random", "top_k", "top_p")
 
@@ -96,8 +96,8 @@ def sample(
     stop_token_ids,
     may_be_empty=True,
 ):
-    """Writes `tokens` `(batch, time)` where bool `fixed` is false, and repeats
-    the first stop token of each row; returns the tokens and the lengths."""
+    """Generates `tokens` `(batch, time)` where bool `fixed` is false; returns
+    the tokens, padded with stop tokens, and the lengths of rows."""
     # `state` is the state before the last token of the shortest prompt.
 
     def next_token(prompt, state, index):
@@ -108,12 +108,12 @@ def sample(
     sampler = _sampler(sampler, model.vocabulary_size)
     stops = list(stop_token_ids or ())
     if stops:
-        # A beam sampler keeps the beams of a row next to each other.
+        # In the batch of a beam sampler, the beams of a row are adjacent.
         beams = getattr(sampler, "num_beams", 1)
         next_token = _ending(
             next_token, np.repeat(fixed, beams, axis=0), stops, may_be_empty
         )
-    # Samplers also look for stop tokens in positions not yet written.
+    # Samplers also look for stop tokens in positions after the last token.
     filler = next(token for token in itertools.count() if token not in stops)
     generated = sampler(
         next=next_token,
@@ -133,10 +133,10 @@ def sample(
 
 
 def _ending(next_token, fixed, stops, may_be_empty):
-    """Wraps `next_token` such that an ended row repeats its stop token, and a
-    row that may not be empty does not start with a stop token."""
-    # Samplers continue a row until all rows have ended; the tokens after the
-    # end would change the score of a beam.
+    """Wraps `next_token` such that rows repeat a stop token after their end
+    and, unless `may_be_empty`, do not start with a stop token."""
+    # Samplers continue every row until all rows have ended, and tokens after
+    # the end of a row would change the scores of beams.
     prompt_lengths = ops.array(fixed.sum(axis=1), "int32")
 
     def next_or_end(prompt, state, index):
@@ -167,7 +167,7 @@ def _ending(next_token, fixed, stops, may_be_empty):
 
 
 def _sampler(sampler, vocabulary_size):
-    """Returns the sampler with a name, or a given sampler."""
+    """Returns the sampler with the given name, or the given sampler."""
     if callable(sampler):
         return sampler
     if sampler not in SAMPLERS:
@@ -183,15 +183,15 @@ def _sampler(sampler, vocabulary_size):
 
 
 def beam_sampler(user, **arguments):
-    """Returns keras_nlp's `BeamSampler`; without keras_nlp, raises an
+    """Returns keras_nlp's `BeamSampler`; if keras_nlp is missing, raises an
     `ImportError` that names `user`."""
     keras_nlp = files.import_package("keras_nlp", user, "keras-nlp")
     return keras_nlp.samplers.BeamSampler(**arguments)
 
 
 class _Sampler:
-    """Samples one token per row at a time, like keras_nlp's sampler with the
-    same name; importing keras_nlp would take seconds."""
+    """Samples like keras_nlp's sampler with the same name, one token per row at
+    a time; importing keras_nlp would take seconds."""
 
     def __init__(self, name, vocabulary_size):
         self.name = name
@@ -261,8 +261,8 @@ def _read_prompt(prompt, vocabulary):
     if is_text(prompt):
         vocabulary = require_strings("prompt", prompt, vocabulary)
         rows = [vocabulary.encode(row) for row in strings]
-        # An empty string is read as one end of a sentence, which is not
-        # returned.
+        # For an empty string, the model reads an end of a sentence, which is
+        # not returned.
         start = [vocabulary.end_of_sentence_id]
         begins = [int(not len(row)) for row in rows]
 

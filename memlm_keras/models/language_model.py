@@ -34,7 +34,7 @@ from memlm_keras.training.losses import TokenCrossEntropy
 from memlm_keras.training.losses import TokenLoss
 from memlm_keras.training.losses import weights_of_tokens
 
-# Dtypes of the inputs that are not int32.
+# Dtypes of inputs that are not int32.
 _DTYPES = {"reset": "bool", "sample_weight": "float32"}
 
 
@@ -42,11 +42,11 @@ _DTYPES = {"reset": "bool", "sample_weight": "float32"}
 class LanguageModel(StreamingModel, SequenceModel):
     """A recurrent language model with a memory, as a functional Keras model.
 
-    Token ids are embedded, run through a stack of recurrent layers, read back
-    from a memory, and projected to logits over the vocabulary. `lm(tokens)`
-    starts from an empty context; `step` continues from an explicit state; and
-    `fit` and `evaluate` carry the state from batch to batch if the batches
-    mark where a context begins, as `memlm_keras.data.Batches` do.
+    Token ids are embedded and read by recurrent layers; a memory reads earlier
+    outputs or words, and the head computes logits over the vocabulary.
+    `lm(tokens)` starts from an empty context; `step` continues from an explicit
+    state; `fit` and `evaluate` carry the state from batch to batch if the
+    batches mark where a context begins, as `memlm_keras.data.Batches` do.
 
     Args:
         vocabulary_size: integer, number of tokens; `None` for the size of
@@ -67,19 +67,19 @@ class LanguageModel(StreamingModel, SequenceModel):
         tie_embeddings: bool, whether the output projection shares the matrix
             of the embedding.
         initializer: Keras initializer of the embedding, the projection and its
-            bias, unless these layers are given. By default, these are
-            U(-0.05, 0.05), or U(-0.5, 0.5) if a cell with an associative
+            bias, unless these layers are given. The defaults are, in this
+            order, U(-0.05, 0.05), or U(-0.5, 0.5) if a cell with an associative
             memory reads the embeddings; Glorot uniform; and zero.
         recurrent_above: list of recurrent layers or cells that read the
             outputs of the memory, bottom first.
         mixture: a `memlm_keras.mixtures.Mixture` that mixes earlier words into
-            the prediction, such as `PointerSentinel`, or `None`. Then the
-            logits are log-probabilities. A mixture without weights, such as
-            `NeuralCache`, takes no part in training.
+            the prediction, such as `PointerSentinel`, or `None`. With a
+            mixture, the logits are log-probabilities. A mixture without
+            weights, such as `NeuralCache`, is not used in training.
         embedding: a `memlm_keras.embeddings.Embedding` or
             `memlm_keras.smoothing.SmoothedEmbedding`, with its own word
             dropout, smoothing and initializers; the model sets missing sizes.
-            `None` for a plain embedding. A smoothing needs
+            `None` for a plain embedding. A smoothed embedding needs
             `model.smoothing.adapt(statistics)` before training.
         head: a layer from outputs to logits, such as
             `memlm_keras.heads.OutputProjection(use_bias=False)` or
@@ -91,18 +91,18 @@ class LanguageModel(StreamingModel, SequenceModel):
         name: string or `None`.
         dtype: dtype policy of dropout, and of the embedding and the projection
             unless these are given, such as `"mixed_bfloat16"`; by default the
-            global policy. Recurrent layers and memory have their own policies.
+            global policy. Recurrent layers and memory keep their policies.
 
     Call arguments:
         inputs: int32 tensor `(batch, time)` of token ids, read from an empty
-            context. Or a dict with `"token_ids"`, and
+            context. Or a dict with `"token_ids"` and any of these:
 
             * `"reset"`, `(batch,)` bool: the context is carried from the
               previous call, except in the rows marked here. Training and
               inference carry separate contexts.
             * `"positions"`, `(batch, queries)` int32, the only steps that
               predict: logits, targets, losses and weights have `queries` in
-              place of `time`. All steps are read.
+              place of `time`. The model reads all steps.
             * `"targets"`, `(batch, time)` int32, the next tokens: the result
               is a dict with the `"loss"` and the natural `"log_probability"`
               of each token, float32 `(batch, time)`, and the `"logits"`.
@@ -111,8 +111,8 @@ class LanguageModel(StreamingModel, SequenceModel):
               `model.losses`.
             * `"sample_weight"`, `(batch, time)` float, factors of the losses:
               the result has no `"logits"`, so that the logits of a large
-              vocabulary need not be in memory at once. Losses with weight zero
-              are arbitrary.
+              vocabulary need not be in memory at once. Losses whose weight is
+              zero are undefined.
         training: optional bool.
 
     Returns:
@@ -221,7 +221,7 @@ class LanguageModel(StreamingModel, SequenceModel):
             vocabulary=vocabulary,
             name=name,
         )
-        # The specification of the graph would reject a dict of inputs.
+        # The graph's input specification would reject a dict.
         self.input_spec = None
         self._carried = CarriedStates(self)
 
@@ -256,7 +256,7 @@ class LanguageModel(StreamingModel, SequenceModel):
 
     @property
     def smoothing(self):
-        """The `VariationalSmoothing` of the embedding, or `None`."""
+        """`VariationalSmoothing` of the embedding, or `None`."""
         return getattr(self.backbone.embedding, "smoothing", None)
 
     # === Calls ===
@@ -293,10 +293,10 @@ class LanguageModel(StreamingModel, SequenceModel):
     # === Carried state ===
 
     def carry_state(self, batch_size=None, evaluation_batch_size=None):
-        """Makes variables for the state that is carried between batches.
+        """Creates variables for the state that is carried between batches.
 
-        `fit`, `evaluate` and similar methods call this for batches with a
-        known number of rows; so does a call that is not compiled.
+        `fit`, `evaluate` and similar methods call this method for batches with
+        a known number of rows. Calls that are not compiled also do.
 
         Args:
             batch_size: integer or `None`, rows in training.
@@ -312,13 +312,13 @@ class LanguageModel(StreamingModel, SequenceModel):
         if evaluation_batch_size not in (None, rows["evaluation"]):
             self._carried.make("evaluation", evaluation_batch_size)
             if keras.backend.backend() == "tensorflow":
-                # Functions traced for any number of rows use the old state.
+                # Functions traced for any number of rows use the old variables.
                 self.test_function = None
                 self.predict_function = None
 
     @property
     def non_trainable_variables(self):
-        """Keras' non-trainable variables, and the state of a running
+        """Keras' non-trainable variables, and the state's variables in an
         evaluation."""
         variables = super().non_trainable_variables
         carried = self.__dict__.get("_carried")
@@ -345,12 +345,12 @@ class LanguageModel(StreamingModel, SequenceModel):
         return [Perplexity(), Nats()]
 
     def compiles_best(self):
-        """Returns whether XLA compiles training where Keras' default does not.
+        """Returns whether XLA should compile training by default.
 
-        It does for small layers on TensorFlow without a GPU, unless operations
-        must be deterministic, which XLA does not offer. XLA saves the overhead
-        of each operation, but its matrix products are slower: it takes 0.7 to
-        0.9 of the time at 100 units, 1.5 at 600, and 1.2 at 100 in bfloat16.
+        XLA helps small layers on TensorFlow without a GPU, but cannot guarantee
+        deterministic operations. Operations have less overhead, but matrix
+        products are slower: a training step takes 0.7 to 0.9 times as long with
+        100 units, 1.5 with 600, and 1.2 with 100 in bfloat16.
         """
         units = [
             shape[-1]
@@ -365,7 +365,7 @@ class LanguageModel(StreamingModel, SequenceModel):
             return False
         import tensorflow as tf
 
-        # Keras imports the same function, since no public one exists.
+        # Keras also imports this function, since no public function exists.
         from tensorflow.python.framework.config import is_op_determinism_enabled
 
         return not (
@@ -374,18 +374,18 @@ class LanguageModel(StreamingModel, SequenceModel):
         )
 
     def train_step(self, *arguments):
-        """Runs Keras' step with the targets among the inputs."""
+        """Runs Keras' step with targets added to the inputs."""
         *state, data = arguments
         return super().train_step(*state, self._with_targets(data))
 
     def test_step(self, *arguments):
-        """Runs Keras' step with the targets among the inputs."""
+        """Runs Keras' step with targets added to the inputs."""
         *state, data = arguments
         return super().test_step(*state, self._with_targets(data))
 
     def _with_targets(self, data):
-        """Adds the targets to the inputs of a batch, and the weights unless the
-        loss or a metric needs logits."""
+        """Adds targets to the inputs of a batch, and also sample weights if
+        neither the loss nor a metric needs logits."""
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         inputs = {**x} if isinstance(x, dict) else {"token_ids": x}
         inputs["targets"] = y = ops.convert_to_tensor(y)
@@ -400,8 +400,8 @@ class LanguageModel(StreamingModel, SequenceModel):
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
-        """Computes Keras' loss from logits; for a `TokenLoss`, from the losses
-        of tokens."""
+        """Computes Keras' loss from logits, or a `TokenLoss` from the losses of
+        tokens."""
         sample_weight = weights_of_tokens(sample_weight, y)
         result = y_pred
         takes_losses = isinstance(self.loss, TokenLoss)
@@ -417,8 +417,8 @@ class LanguageModel(StreamingModel, SequenceModel):
         return loss
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        """Computes Keras' metrics, from the losses of tokens if all accept
-        these."""
+        """Computes Keras' metrics from the losses of tokens if all metrics
+        accept losses, otherwise from logits."""
         sample_weight = weights_of_tokens(sample_weight, y)
         if isinstance(y_pred, dict) and self._measures_losses:
             y_pred = -y_pred["log_probability"]
@@ -460,9 +460,9 @@ class LanguageModel(StreamingModel, SequenceModel):
     # === Reading batches ===
 
     def sampled_score_batches(self, batches, samples, seed=0):
-        """Scores batches with samples of the smoothed matrices.
+        """Scores batches with smoothed matrices drawn at random.
 
-        Matrices are sampled for each batch as in training, without dropout.
+        Matrices are drawn for each batch as in training, but without dropout.
 
         Args:
             batches: as for `score_batches`.
@@ -509,7 +509,7 @@ class LanguageModel(StreamingModel, SequenceModel):
             yield scores
 
     def outputs_batches(self, batches):
-        """Computes the inputs of the head, and its scores, for batches.
+        """Computes the inputs and the scores of the head for batches.
 
         Args and Raises: see `score_batches`.
 
@@ -544,7 +544,7 @@ class LanguageModel(StreamingModel, SequenceModel):
         return variants.with_mixture(self, mixture)
 
     def with_prediction(self, prediction):
-        """Returns a copy of this smoothed model with another prediction.
+        """Returns a copy of this smoothed model that predicts by `prediction`.
 
         Args:
             prediction: `"mean"` or `"mode"`, as in `VariationalSmoothing`.
@@ -571,25 +571,24 @@ class LanguageModel(StreamingModel, SequenceModel):
         return variants.with_prediction(self, prediction)
 
     def with_fixed_dropout(self, seed, into=None):
-        """Returns a copy of this model with dropout masks that are drawn once.
+        """Returns a copy of this model with fixed dropout masks.
 
-        Dropping the same units at every step equals zero rows in the weights:
-        in the embedding, the kernels of the recurrent layers and the output
-        projection. So the copy is an ordinary model without dropout and without
-        tied embeddings. Kept units are scaled by `1 / (1 - rate)`; other noise
-        in cells is replaced by its expectation, and smoothed matrices by their
-        mean or mode. The mean of many copies is the Monte Carlo average of Gal
-        and Ghahramani (2016); see
-        `memlm_keras.evaluation.monte_carlo_perplexity`.
+        Dropping the same units at every step has the effect of zero rows in the
+        embedding, the recurrent layers' kernels and the output projection, so
+        the copy is an ordinary model without dropout and tied embeddings. Kept
+        units are scaled by `1 / (1 - rate)`; the expectation replaces other
+        noise in cells, and the mean or mode replaces smoothed matrices. The
+        mean of many copies is the Monte Carlo average of Gal and Ghahramani
+        (2016); see `memlm_keras.evaluation.monte_carlo_perplexity`.
 
         Args:
             seed: integer; masks are the same on all backends.
-            into: a copy that this method made earlier, which gets the new
-                weights; `None` for a new copy.
+            into: an earlier copy from this method, which gets the new weights;
+                `None` for a new copy.
 
         Raises:
             ValueError: if the inputs of a memory or a mixture are dropped,
-                where no kernel can be masked.
+                since these inputs have no kernel to mask.
 
         Example:
 
@@ -600,12 +599,12 @@ class LanguageModel(StreamingModel, SequenceModel):
 
     def with_fixed_matrices(self):
         """Returns a copy without smoothing and with the same predictions, or
-        this model if it is not smoothed.
+        this model if there is no smoothing.
 
         A smoothed model computes the mean or the mode of its matrices in each
         call, which takes as long as the projection of one step. The copy has
-        the result as its weights. A tied embedding that is smoothed only as an
-        input becomes untied, since its mean is another matrix.
+        the mean or the mode as weights. If only the input side of a tied
+        embedding is smoothed, the copy is untied: its two matrices differ.
 
         Example:
 
@@ -618,29 +617,29 @@ class LanguageModel(StreamingModel, SequenceModel):
 
     @classmethod
     def from_torch(cls, path, vocabulary, tokenizer=None):
-        """Reads an LSTM language model that PyTorch saved.
+        """Loads an LSTM language model that was saved by PyTorch.
 
-        Reads whole models and state dicts, such as those of neural-complexity
+        Loads whole models and state dicts, such as those of neural-complexity
         and colorlessgreenRNNs, on any backend. Code in the file is not run.
 
         Args:
             path: path of the checkpoint; PyTorch must be installed.
-            vocabulary: path of the list of its words, one per line.
-            tokenizer: `memlm_keras.data.Tokenizer`; `None` splits at white
+            vocabulary: path of the list of the model's words, one per line.
+            tokenizer: `memlm_keras.data.Tokenizer`; `None` to split at white
                 space.
 
         Raises:
             FileNotFoundError: if a file does not exist.
             ImportError: if PyTorch is not installed.
-            ValueError: if a file is damaged, or contains another model.
+            ValueError: if a file is damaged, or contains another type of model.
         """
         return torch_checkpoint.load(cls, path, vocabulary, tokenizer)
 
     def get_config(self):
         names = [*inspect.signature(LanguageModel.__init__).parameters][1:]
         config = config_of(self, *names)
-        # The config of the embedding contains the parts that the head shares;
-        # the head is not built without them.
+        # Only the embedding's config contains the parts that are shared with
+        # the head, so the head cannot be built from its own config.
         head = config["head"]
         head.pop("build_config", None)
         for shared in ("embedding", "smoothing"):
@@ -654,7 +653,7 @@ def _is_tensor(value):
 
 
 def _require_inputs(inputs):
-    """Raises `ValueError` for a dict with unknown names or wrong shapes."""
+    """Raises `ValueError` for inputs with unknown names or wrong shapes."""
     optional = {"positions", "reset", "targets", "sample_weight"}
     unknown = set(inputs) - optional - {"token_ids"}
     weighted = "sample_weight" in inputs and "targets" not in inputs
@@ -680,7 +679,7 @@ def _require_inputs(inputs):
 
 
 def _require_targets(x, y):
-    """Raises `ValueError` if arrays come without targets."""
+    """Raises `ValueError` if `x` contains arrays and `y` is missing."""
     if y is None and isinstance(x, (np.ndarray, list, dict)):
         raise ValueError(
             "`y` must hold the next token of each token in `x`, such as "

@@ -1,4 +1,4 @@
-"""Checks of the layers that a user gives a model, and default layers."""
+"""Checks of a model's layers that a user passes, and default layers."""
 
 import keras
 
@@ -45,8 +45,8 @@ def as_recurrent_layers(name, layers, at_least=1):
 
 
 def as_recurrent_layer(name, layer):
-    """Makes a recurrent layer, or a cell in a new layer, return sequences and
-    states, and returns it; raises `ValueError` for others."""
+    """Returns a recurrent layer, or a new layer for a cell, that returns
+    sequences and states; raises `ValueError` for other objects."""
     if isinstance(layer, keras.layers.Bidirectional):
         raise ValueError(
             f"`{name}` must not hold a `Bidirectional` layer, which would read "
@@ -86,7 +86,7 @@ def require_different(layers):
 
 
 def require_memory(memory, vocabulary_size):
-    """Checks a memory, or `None`, and gives it the size of the vocabulary."""
+    """Checks a memory or `None`, and sets the memory's `vocabulary_size`."""
     what = "a layer of `memlm_keras.memory`, or None"
     require_instance("memory", memory, (Memory, type(None)), what)
     if not hasattr(memory, "vocabulary_size"):
@@ -107,8 +107,8 @@ def require_mixture(mixture):
 
 
 def require_causal_end(memory, **layers):
-    """Raises `ValueError` if `layers`, by argument name, follow a memory that
-    is not causal."""
+    """Raises `ValueError` if the memory is not causal and any of `layers`, by
+    argument name, reads its outputs."""
     if memory is None or memory.causal:
         return
     for name, layer in layers.items():
@@ -124,12 +124,12 @@ def require_causal_end(memory, **layers):
 
 
 def initializer_of(initializer, index, default):
-    """Returns the model's initializer for weight `index`, or `default`."""
+    """Returns a copy of `initializer` for weight `index`, or `default`."""
     return default if initializer is None else distinct(initializer, index)
 
 
 def embeddings_start(readers):
-    """Returns the default initializer of embeddings for their `readers`."""
+    """Returns the default initializer of embeddings; `readers` read them."""
     for layer in readers:
         limit = getattr(getattr(layer, "cell", None), "embedding_range", None)
         if limit is not None:
@@ -138,7 +138,7 @@ def embeddings_start(readers):
 
 
 def make_embedding(embedding, sizes, initializer, start, dtype):
-    """Returns the embedding layer with the model's sizes; a new layer gets the
+    """Returns the embedding layer with the model's sizes; a new layer uses the
     model's `initializer`, or `start` by default."""
     if embedding is None:
         embedding = Embedding(
@@ -163,7 +163,7 @@ def make_embedding(embedding, sizes, initializer, start, dtype):
 
 
 def make_head(head, embedding, tie_embeddings, initializer, dtype):
-    """Returns the layer from outputs to logits, with the model's size."""
+    """Returns the layer from outputs to logits, with the vocabulary's size."""
     smoothing = getattr(embedding, "smoothing", None)
     smooths = smoothing is not None and smoothing.smooths_output
     arguments = {
@@ -206,7 +206,7 @@ def make_head(head, embedding, tie_embeddings, initializer, dtype):
 
 
 def make_dropouts(dropout, count, dtype):
-    """Returns one dropout layer for embeddings, and one per recurrent layer."""
+    """Returns a dropout layer for embeddings and one per recurrent layer."""
     if not isinstance(dropout, dict):
         require_rate("dropout", dropout)
         dropout = dict.fromkeys(_PLACES, dropout)

@@ -1,4 +1,4 @@
-"""Base class and layers of models that read two sequences in turn."""
+"""Base class and layers of models that read a source and then a target."""
 
 import keras
 import numpy as np
@@ -23,7 +23,7 @@ class DualSequenceModel(SequenceModel):
 
     Subclasses have the attributes `embedding`, `projection_layer` (or `None`),
     `readers` (the recurrent layers for source and target), `conditioning`,
-    optionally `gradient_mask`, and their constructor arguments.
+    optionally `gradient_mask`, and one for each constructor argument.
     """
 
     def vectors(self, token_ids):
@@ -46,7 +46,7 @@ class DualSequenceModel(SequenceModel):
         try:
             return super().fit(*args, **kwargs)
         finally:
-            # Callbacks freeze embeddings for one `fit` only.
+            # Embeddings that a callback froze stay frozen only during `fit`.
             self._unfreeze()
 
     def _unfreeze(self):
@@ -68,7 +68,7 @@ class DualSequenceModel(SequenceModel):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class LengthMask(keras.layers.Layer):
-    """Computes the mask `(batch, time)` of the first `lengths` steps."""
+    """Computes a mask `(batch, time)`, true for the first `lengths` steps."""
 
     def call(self, tokens, lengths):
         steps = ops.arange(ops.shape(tokens)[1], dtype="int32")
@@ -95,7 +95,7 @@ class LayerMaker:
         return layers.initializer_of(self.initializer, self._count, default)
 
     def embedding(self, vocabulary_size, embedding_dim, initializer, readers):
-        """Makes an `Embedding` for the layers `readers`."""
+        """Makes an `Embedding`, which the layers `readers` read."""
         require_positive_integer("vocabulary_size", vocabulary_size)
         require_positive_integer("embedding_dim", embedding_dim)
         return Embedding(
@@ -144,7 +144,7 @@ def padded(name, rows):
 
 
 def require_conditioning(conditioning, source, target):
-    """Raises `ValueError` unless both layers support a conditioning."""
+    """Raises `ValueError` unless both layers support the conditioning."""
     require_one_of("conditioning", conditioning, (None, *CONDITIONINGS))
     cell = getattr(target, "cell", None)
     if conditioning == "source" and not getattr(cell, "reads_source", False):
@@ -174,7 +174,7 @@ def require_conditioning(conditioning, source, target):
 
 
 def _memory_of(cell):
-    """Returns the settings that must be equal in two cells with one memory."""
+    """Returns the settings that cells must share to use each other's memory."""
     if hasattr(cell, "memory_identity"):
         return cell.memory_identity
     units = getattr(cell, "output_size", None)
@@ -190,7 +190,7 @@ def starting_states(conditioning, states, reader):
         return reader.cell.states_after_source(states)
     if len(states) == 1:
         return states
-    # The first state is an output, the second the memory.
+    # The first state is an output, and the second is the memory.
     count = len(tree.flatten(reader.get_initial_state(1)))
     empty = [ops.zeros_like(state) for state in states]
     return [empty[0], states[1], *empty[2:count]]

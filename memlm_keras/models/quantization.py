@@ -13,9 +13,9 @@ from memlm_keras.kernels import expanded
 
 
 class Quantized(NamedTuple):
-    """Result of quantizing one layer."""
+    """The result of quantizing one layer."""
 
-    layer: str  # place in the model
+    layer: str  # name, such as "recurrent_0"
     kind: str  # class
     what: str  # "int8", or why the layer did not change
     bytes_before: int
@@ -43,7 +43,7 @@ def quantize(model, mode, config, filters, verbose, **kwargs):
         for layer in layers.values():
             _prepare(layer, lambda cell: should_quantize_layer(cell, filters))
     with warnings.catch_warnings():
-        # Keras warns about unchanged layers, which the report lists.
+        # Keras warns about unchanged layers, but the report lists them.
         warnings.filterwarnings("ignore", ".*does not have a `quantize")
         keras.Model.quantize(
             model, mode, config=config, filters=filters, **kwargs
@@ -76,7 +76,7 @@ def quantize(model, mode, config, filters, verbose, **kwargs):
 
 
 def _sizes(layers):
-    """Returns the bytes of each layer's weights, shared weights once."""
+    """Returns the bytes of each layer's weights; counts shared weights once."""
     sizes, seen = {}, set()
     for name, layer in layers.items():
         own = [w for w in layer.weights if id(w) not in seen]
@@ -112,8 +112,8 @@ class Int8KernelsOfKeras(Int8Kernels):
     """`Int8Kernels` for the two matrices of a Keras recurrent cell."""
 
     def quantize(self, mode=None, type_check=True, config=None):
-        # Keras wraps `quantize` like this when it makes a layer, but `_prepare`
-        # sets this class only later.
+        # Keras adds these steps to `quantize` when it creates a layer;
+        # `_prepare` sets the class only later.
         self._check_quantize_args(mode, self.compute_dtype)
         self._tracker.unlock()
         try:
@@ -122,7 +122,7 @@ class Int8KernelsOfKeras(Int8Kernels):
             self._tracker.lock()
 
     def _matrices(self):
-        # A GRU's bias has two axes, but is not a kernel.
+        # A GRU's bias also has two axes, but is not a kernel.
         matrices = super()._matrices()
         return {name: matrices[name] for name in matrices if name != "bias"}
 
@@ -166,8 +166,8 @@ _LAYERS = (
 
 
 def _prepare(layer, chosen):
-    """Gives int8 classes to the cells of a Keras recurrent layer for which
-    `chosen(cell)` is true, unless they are subclasses of Keras' cells."""
+    """Gives int8 classes to those cells of a Keras recurrent layer for which
+    `chosen(cell)` is true and which are exactly Keras' cells."""
     if type(layer) not in _LAYERS:
         return
     cells = getattr(layer.cell, "cells", [layer.cell])

@@ -22,51 +22,51 @@ from memlm_keras.models.layers import computes_in
 from memlm_keras.training import distribution
 from memlm_keras.training.losses import Nats
 
-# Number of training steps on PyTorch before a step is recorded.
+# Number of training steps on PyTorch before a step is traced.
 _UNRECORDED_STEPS = 50
-# Batches of one shape that TensorFlow reads at once: each reading takes as long
-# as half a step of a small model.
+# Number of batches that TensorFlow reads at once if their shapes are equal:
+# reading takes as long as half a training step of a small model.
 _READ_AT_ONCE = 16
 
 
 class SequenceModel(keras.Model):
-    """A `keras.Model` that reads token ids and has presets.
+    """A `keras.Model` that reads token ids and can be made from presets.
 
     `fit` accepts batches that depend on the epoch, start in the middle of an
-    epoch, or differ in length. The `preset_kind` of a subclass is the `"kind"`
-    of its presets.
+    epoch, or differ in length. A subclass sets `preset_kind` to the `"kind"` of
+    its presets.
     """
 
     preset_kind = None
     vocabulary = None
-    # Whether each target is a class, so that `class_weight` applies.
+    # Whether each target is a class, so that `class_weight` is allowed.
     predicts_classes = False
 
     @classmethod
     def from_preset(
         cls, preset, /, vocabulary_size=None, vocabulary=None, **overrides
     ):
-        """Makes the model for a row of a table, or loads a trained model.
+        """Makes an untrained model from a preset, or loads a trained model.
 
-        **The model of a row has random weights**, even `"memlm/small"`: a row
+        **The name of a row gives random weights**, even `"memlm/small"`: a row
         is a configuration, and `fit` trains it. A trained model, such as
-        `"memlm/english"`, comes with its weights, vocabulary and sizes.
+        `"memlm/english"`, has its own weights, vocabulary and sizes.
 
         Args:
             preset: string, one of `memlm_keras.presets.names()`, for a model
                 with random weights; or one of
                 `memlm_keras.presets.trained_names()`, or the path of a folder
-                that `save_to_preset` wrote, for a trained model. This is not
-                compiled, and accepts only the argument `dropout`.
+                that `save_to_preset` wrote, for a trained model. A trained
+                model is not compiled, and accepts only the argument `dropout`.
             vocabulary_size: integer; `None` for the size of `vocabulary`.
             vocabulary: `memlm_keras.data.Vocabulary` to save with the model,
                 or `None`.
             **overrides: sizes of the preset, as in `memlm_keras.presets.get`,
-                or arguments of this class that the preset does not fix.
+                or arguments of this class that the preset does not set.
 
         Raises:
             ValueError: for an unknown preset, a preset for another class, an
-                argument that the preset fixes, a missing vocabulary size, or a
+                argument that cannot be changed, a missing vocabulary size, or a
                 file with the wrong SHA-256.
             FileNotFoundError: if a file of a trained model is missing.
 
@@ -123,13 +123,13 @@ class SequenceModel(keras.Model):
             folder: path of a new or empty folder, or of a trained model, which
                 is replaced.
             dtype: how matrices are stored: `"float32"`, `"float16"`, or
-                `"int8"` with a scale per row or column, whichever are more.
-                Vectors are not converted. The loaded model always has float32
-                weights, and can be trained.
-            card: dict of strings and numbers for the model card, or `None`.
-                `"description"` opens the card, `memlm presets` shows
-                `"perplexity"`, and errors about damaged files quote
-                `"command"`, which builds the model again.
+                `"int8"` with one scale per row, or per column if columns
+                outnumber rows. Biases and other vectors stay float32. The
+                loaded model always has float32 weights, and can be trained.
+            card: dict of strings and numbers for the model card, or `None`. The
+                card begins with `"description"`, `memlm presets` shows
+                `"perplexity"`, and errors about damaged files show `"command"`,
+                which builds the model again.
 
         Raises:
             ValueError: for another `dtype`, or a folder with other files.
@@ -162,9 +162,9 @@ class SequenceModel(keras.Model):
         Args:
             optimizer: Keras optimizer; clip by global norm with its
                 `global_clipnorm`.
-            loss: `"auto"` is the cross-entropy in nats, averaged over the
-                predictions in a batch. Models return logits, so the name of a
-                cross-entropy means the cross-entropy from logits.
+            loss: Keras loss. `"auto"` is the cross-entropy in nats, averaged
+                over the predictions in a batch. Models return logits, so the
+                name of a cross-entropy means the cross-entropy from logits.
             metrics: as in `keras.Model.compile`; names as for `loss`.
             weighted_metrics: `"auto"` is the accuracy of a classifier, and for
                 a language model `"perplexity"` and `"nats"`, the cross-entropy
@@ -174,7 +174,7 @@ class SequenceModel(keras.Model):
                 200 units in float32 on TensorFlow without a GPU, where XLA
                 saves time; otherwise it is Keras' default.
 
-        On JAX, it warns about bfloat16 on a CPU, where float32 is faster.
+        On JAX, warns about bfloat16 on a CPU, where float32 is faster.
 
         Raises:
             ValueError: for a cross-entropy of probabilities.
@@ -201,7 +201,7 @@ class SequenceModel(keras.Model):
             kwargs["jit_compile"] = not kwargs.get("run_eagerly", False)
         if weighted_metrics == "auto":
             weighted_metrics = self.default_metrics()
-        # Keras checks the policy of the model, but not of its layers.
+        # Keras checks the dtype policy of the model, but not of its layers.
         if kwargs.get("auto_scale_loss", True) and any(
             layer.dtype_policy.name == "mixed_float16" for layer in self.layers
         ):
@@ -226,11 +226,11 @@ class SequenceModel(keras.Model):
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
-        """Computes Keras' loss; on several devices, this device's share."""
+        """Computes Keras' loss; with several devices, one device's part."""
         loss = super().compute_loss(x, y, y_pred, sample_weight, training)
         if getattr(self.loss, "reduction", None) == "mean_with_sample_weight":
-            # Layer losses are equal on every replica; scale each so that the
-            # sum counts them once.
+            # Layer losses are equal on every replica: scale them, so that the
+            # sum over replicas counts each loss once.
             loss = loss * distribution.share_of_weight(sample_weight, y)
         return loss
 
@@ -268,28 +268,28 @@ class SequenceModel(keras.Model):
         return super()._run_through_graph(*arguments, **keywords)
 
     def default_loss(self):
-        """Returns the loss that `"auto"` stands for."""
+        """Returns the loss for `loss="auto"`."""
         return keras.losses.SparseCategoricalCrossentropy(
             from_logits=True, reduction="mean_with_sample_weight"
         )
 
     def default_metrics(self):
-        """Returns the metrics that `"auto"` stands for."""
+        """Returns the metrics for `weighted_metrics="auto"`."""
         return ["accuracy"]
 
     def compiles_best(self):
-        """Returns whether XLA compiles training even if Keras would not."""
+        """Returns whether XLA should compile training by default."""
         return False
 
     def get_compile_config(self):
-        """Returns the arguments of `compile`, valid on every backend."""
+        """Returns arguments of `compile` that are valid on every backend."""
         config = super().get_compile_config()
         if self.compiled:
             config["jit_compile"] = self._jit_compile_argument
         return config
 
     def compile_from_config(self, config):
-        """Compiles the model with the arguments of a saved model."""
+        """Compiles the model as the saved model was compiled."""
         self.compile(**keras.saving.deserialize_keras_object(config))
         if self.built:
             self.optimizer.build(self.trainable_variables)
@@ -310,16 +310,16 @@ class SequenceModel(keras.Model):
         """Trains the model; takes the arguments of `keras.Model.fit`.
 
         The epoch determines the order of batches of `memlm_keras.data`; Keras
-        does not shuffle them. Training starts at their current position in the
-        epoch. If batches have a `"reset"`, a language model carries its state
-        from each batch to the next.
+        does not shuffle them. Training starts at the current position of the
+        batches in the epoch. If batches contain `"reset"`, a language model
+        carries its state from each batch to the next.
 
         Raises:
             ValueError: if the batches contain ids outside the vocabulary or
                 labels outside the classes; for a quantized model; and for a
-                language model without targets, with `class_weight`, or with a
-                smoothing without statistics. A model that is not causal needs
-                `SentenceBatches`.
+                language model without targets, with `class_weight`, without
+                `SentenceBatches` if it is not causal, or with a smoothing
+                without statistics.
         """
         self._require_classes(kwargs.get("class_weight"))
         self.prepare_fit(x, y, validation_data, batch_size or 32)
@@ -345,7 +345,7 @@ class SequenceModel(keras.Model):
                 epochs=epochs, initial_epoch=initial_epoch, callbacks=callbacks
             )
         # Keras asks only once for the number of batches in an epoch, so a
-        # separate `fit` trains the rest of an epoch.
+        # separate call of `fit` trains the rest of an epoch.
         run = OneRun(
             callbacks,
             add_history=True,
@@ -378,7 +378,7 @@ class SequenceModel(keras.Model):
 
         Raises:
             ValueError: if the batches contain token ids outside the vocabulary,
-                or are not `SentenceBatches` and the model is not causal.
+                or are no `SentenceBatches` for a model that is not causal.
         """
         self.check_data(x)
         with self.carrying(x, batch_size or 32):
@@ -396,7 +396,7 @@ class SequenceModel(keras.Model):
             )
 
     def carrying(self, batches, batch_size=None):
-        """Returns a context in which evaluation carries a state, if any."""
+        """Returns a context in which evaluation may carry a state."""
         return contextlib.nullcontext()
 
     def prepare_fit(self, x, y, validation_data, batch_size):
@@ -427,8 +427,8 @@ class SequenceModel(keras.Model):
             self.train_function = self._record_after(_UNRECORDED_STEPS)
 
     def _record_after(self, steps):
-        """Returns a train function for PyTorch that runs recorded steps after
-        `steps` ordinary ones, so that short runs are not recorded."""
+        """Returns a train function for PyTorch that runs traced steps after
+        `steps` ordinary steps, so that short runs are not traced."""
         counter = itertools.count(1)
 
         def run(data):
@@ -442,7 +442,7 @@ class SequenceModel(keras.Model):
 
     def _may_record(self):
         """Returns whether a training step on PyTorch runs only code from Keras
-        and this package; other code may keep tensors or count in Python."""
+        and this package; other code may not be traceable."""
         if keras.backend.backend() != "torch" or self.run_eagerly:
             return False
         parts = [self.optimizer, *self.metrics, *tree.flatten(self.loss)]
@@ -482,7 +482,7 @@ class CarriedState(keras.layers.Layer):
     are part of checkpoints but not of saved models."""
 
     # Keras' `stateful=True` carries no state on JAX. On TensorFlow, each
-    # replica writes its own rows; a `Checkpoint` joins them.
+    # replica writes its own rows, and a `Checkpoint` joins the rows.
 
     def __init__(self, initial_state, **kwargs):
         super().__init__(autocast=False, **kwargs)
@@ -499,11 +499,11 @@ class CarriedState(keras.layers.Layer):
                 )
                 for name, value in initial_state.items()
             }
-        # The layer is never called, so nothing else marks it as built.
+        # The layer is never called, so Keras does not mark it as built.
         self.built = True
 
     def read(self):
-        """Returns the state, a dict of tensors."""
+        """Returns the state as a dict of tensors."""
         return {
             name: distribution.rows_of_replica(ops.convert_to_tensor(variable))
             for name, variable in self._state.items()
@@ -523,10 +523,10 @@ class CarriedState(keras.layers.Layer):
 
 
 class CarriedStates:
-    """The `CarriedState`s of a language model, by mode and number of rows."""
+    """The `CarriedState`s of a model for training and for evaluation."""
 
-    # Keras does not track this plain object, so compiled training does not
-    # depend on the variables of an `evaluate` within `fit`.
+    # Keras does not track objects that are not layers, so compiled training
+    # does not depend on the variables of an `evaluate` within `fit`.
 
     def __init__(self, model):
         self.model = model
@@ -548,8 +548,8 @@ class CarriedStates:
         return self._states[name]
 
     def run(self, inputs, reset, training):
-        """Predicts from the carried state and updates it; returns a
-        `Prediction`. Bool `reset` `(batch,)` marks rows with a new context."""
+        """Returns a `Prediction` and updates the carried state; `reset`, bool
+        `(batch,)`, is true for rows with a new context."""
         backbone = self.model.backbone
         mode = "training" if training else "evaluation"
         replicas = distribution.num_replicas()
@@ -558,7 +558,7 @@ class CarriedStates:
             rows = reset.shape[0] * replicas
         carried = self._states.get(f"carried_{mode}_state_{rows}")
         if carried is None and in_symbolic_scope():
-            # The shape of a prediction does not depend on the state.
+            # Only the shape is needed, which does not depend on the state.
             return backbone.forward(**inputs, training=training)[0]
         if carried is None:
             compiled = in_stateless_scope()
@@ -583,15 +583,15 @@ class CarriedStates:
 
     @property
     def evaluation_variables(self):
-        """Variables of a running evaluation, a list."""
+        """List of the variables of the state in a running evaluation."""
         if not self.evaluating or self.rows["evaluation"] is None:
             return []
         return self.make("evaluation", self.rows["evaluation"]).variables
 
 
 def carried_rows(batches, batch_size=None):
-    """Returns the number of rows in batches with a carried state, of any type
-    that `fit` accepts; `None` for other batches."""
+    """Returns the number of rows of batches, of any type that `fit` accepts;
+    `None` for batches without a carried state."""
     if isinstance(batches, (tuple, list)) and len(batches):
         return carried_rows(batches[0], batch_size)
     if isinstance(batches, dict):
@@ -612,8 +612,8 @@ def carried_rows(batches, batch_size=None):
 
 
 def _of_logits(name, given):
-    """Returns the loss or metric; the name of a cross-entropy becomes one that
-    takes logits. Raises `ValueError` for a cross-entropy of probabilities."""
+    """Returns a loss or metric, with logits for the name of a cross-entropy;
+    raises `ValueError` for a cross-entropy of probabilities."""
     known = str(getattr(given, "__name__", given)).replace("_", "").lower()
     module = getattr(keras, "losses" if name == "loss" else "metrics")
     for kind in ("SparseCategoricalCrossentropy", "CategoricalCrossentropy"):
@@ -629,13 +629,13 @@ def _of_logits(name, given):
 
 
 def warn_of_short_segments(backbone, batches):
-    """Warns if a window is longer than the segments in batches."""
+    """Warns if a layer's window is longer than the segments in batches."""
     segment = getattr(batches, "segment_length", None)
     for layer in (backbone.memory, backbone.mixture):
         window = getattr(layer, "window", None)
         if None in (segment, window) or window <= segment:
             continue
-        # A window of token ids is embedded in each segment, with gradients.
+        # Each segment embeds the token ids in a window, with gradients.
         holds_outputs = len(layer.initial_state(1)["window"].shape) > 2
         if holds_outputs:
             warnings.warn(
@@ -691,7 +691,7 @@ def _require_ids(data, vocabulary_size):
 
 
 def _require_whole_sentences(batches, memory):
-    """Raises `ValueError` unless batches have the whole sentences that a
+    """Raises `ValueError` unless batches contain whole sentences, which a
     bidirectional memory needs."""
     if not isinstance(batches, keras.utils.PyDataset):
         return
@@ -715,16 +715,16 @@ def _require_whole_sentences(batches, memory):
 
 
 class FollowEpoch(keras.callbacks.Callback):
-    """Moves batches to the epoch of `fit`, and restores torch's random state at
-    the start of each epoch, so that validation and a `Checkpoint` do not change
-    training."""
+    """Moves batches to the epoch of `fit`, and restores PyTorch's random state
+    at the start of each epoch, so that validation and a `Checkpoint` do not
+    change training."""
 
     def __init__(self, batches):
         super().__init__()
         self.batches = batches
         self._states = None
         if keras.backend.backend() == "torch":
-            # On JAX, Keras waits for each batch if a callback has this method.
+            # On JAX, `on_train_batch_end` would make Keras wait for each batch.
             self.on_train_batch_end = self._keep_states
 
     def on_train_batch_begin(self, batch, logs=None):
@@ -758,13 +758,13 @@ class OneRun(keras.callbacks.CallbackList):
 
 
 def as_dataset(model, batches, steps_per_epoch=None):
-    """Returns batches of this package as a dataset on TensorFlow, if their
-    length may vary or the model is on one device; otherwise `batches`."""
+    """Returns a `tf.data.Dataset` on TensorFlow if batches vary in length, or
+    are of this package and for one device; otherwise `batches`."""
     if keras.backend.backend() != "tensorflow":
         return batches
     varies = getattr(batches, "varies_in_time", False)
-    # A class of a user may have an `on_epoch_end`. With `steps_per_epoch`, an
-    # epoch would begin with batches read in the one before.
+    # A user's class may define `on_epoch_end`. With `steps_per_epoch`, an epoch
+    # would begin with batches that were read in the previous epoch.
     ours = type(batches).__module__.startswith("memlm_keras.data.")
     one_device = distribution.num_devices(model) == 1
     if not varies and not (ours and one_device and not steps_per_epoch):
@@ -774,7 +774,7 @@ def as_dataset(model, batches, steps_per_epoch=None):
     def specification(array):
         shape = (None, *array.shape)
         if varies:
-            # Keras would infer the shapes of all batches from the first two.
+            # Without this shape, Keras would infer all shapes from two batches.
             shape = (array.shape[0], *[None] * (array.ndim - 1))
         return tf.TensorSpec(shape, array.dtype)
 

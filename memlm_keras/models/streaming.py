@@ -20,23 +20,23 @@ from memlm_keras.models.backbone import reset_rows
 from memlm_keras.models.sequence_model import require_readable
 from memlm_keras.training import distribution
 
-# Numbers of sentences and steps that `measure_words` reads at once. The steps
-# are few, because sentences are short and padding wastes computation.
+# Numbers of sentences and of steps that `measure_words` reads at once.
+# Sentences are short, so more steps would waste computation on padding.
 _ROWS, _STEPS = 32, 16
 
 
 class StreamingModel(keras.Model):
     """A language model as a function of tokens and a state.
 
-    It reads, scores, attends, generates and quantizes without `compile`.
-    `backbone` is a `Backbone` or an object with its methods; `token_ids` and
-    `logits` are the input and output of the graph.
+    The methods of this class work without `compile`. `backbone` is a `Backbone`
+    or an object with the same methods; `token_ids` and `logits` are the input
+    and output of the functional graph.
 
     Attributes:
         causal: bool, whether a prediction depends on earlier words only. If
-            not, each row is one whole sentence, and no state is carried.
+            false, each row is one whole sentence, and no state is carried.
         quantized_layers: sequence of `Quantized`, the report of the last call
-            of `quantize`: `layer`, `kind`, `what`, `bytes_before` and
+            of `quantize`, with `layer`, `kind`, `what`, `bytes_before` and
             `bytes_after` of each layer with weights.
     """
 
@@ -59,23 +59,23 @@ class StreamingModel(keras.Model):
 
     @property
     def memory(self):
-        """The memory, or `None`."""
+        """The model's memory, or `None`."""
         return self.backbone.memory
 
     @property
     def mixture(self):
-        """The mixture, or `None`."""
+        """The model's mixture, or `None`."""
         return self.backbone.mixture
 
     @property
     def attending(self):
-        """The layer whose weights `attention` returns: the memory, the mixture
-        if the memory does not attend, or `None`."""
+        """The layer whose weights `attention` returns: the memory or, if the
+        memory does not attend, the mixture; `None` without such a layer."""
         if self.memory is not None and self.memory.attends:
             return self.memory
         return self.mixture
 
-    # These functions are compiled once. Keras does not track cached properties.
+    # Cached properties compile only once, and Keras does not track them.
 
     @functools.cached_property
     def _step(self):
@@ -103,12 +103,12 @@ class StreamingModel(keras.Model):
         return {name: tuple(value.shape[1:]) for name, value in state.items()}
 
     def export(self, filepath, format="tf_saved_model", **kwargs):
-        """Calls `keras.Model.export`, whose files have no state.
+        """Calls `keras.Model.export`, which exports a model without a state.
 
         Raises:
-            ValueError: for `format="onnx"` on another backend than TensorFlow:
-                a file from PyTorch is correct only for the traced length, and
-                JAX needs another package.
+            ValueError: for `format="onnx"` on other backends than TensorFlow:
+                PyTorch would fix the sequence length, and JAX needs another
+                package.
         """
         backend = keras.backend.backend()
         if format == "onnx" and backend != "tensorflow":
@@ -131,8 +131,8 @@ class StreamingModel(keras.Model):
         Args:
             tokens: int32 tensor `(batch, time)`.
             state: dict as returned by `initial_state` or `step`.
-            training: bool; if false, the step is compiled, without gradients
-                on PyTorch.
+            training: bool; if false, the step is compiled, and PyTorch computes
+                no gradients.
 
         Returns:
             `(logits, state)`: `(batch, time, vocabulary_size)` and the state
@@ -164,14 +164,14 @@ class StreamingModel(keras.Model):
 
         Rows are not padded: each is read in pieces whose lengths are powers of
         two, and keeps its state while other rows are read. So at most eight
-        shapes are compiled for each number of rows. The head does not run.
+        shapes are compiled for each number of rows. The head is not run.
 
         Args:
             rows: list of int arrays `(time,)`, which may be empty; or one int
                 array `(batch, time)`.
 
         Returns:
-            The state after the last token of each row, for `step`.
+            The state after the last token of each row, an argument of `step`.
 
         Raises:
             ValueError: if the rows are not as described, ids are outside the
@@ -189,7 +189,7 @@ class StreamingModel(keras.Model):
                 f"Received: shapes {[row.shape for row in rows]}"
             )
         lengths = [len(row) for row in rows]
-        # NumPy makes float arrays of empty lists.
+        # NumPy converts an empty list to an array of floats.
         types = [row.dtype for row in rows if len(row)]
         shape = (len(rows), max(lengths, default=0) or 1)
         tokens = np.zeros(shape, np.result_type("int32", *types))
@@ -201,7 +201,7 @@ class StreamingModel(keras.Model):
         state = self.initial_state(len(lengths))
         for starts, size, reads in aligned_segments(lengths):
             columns = starts[:, None] + np.arange(size)
-            # Rows without a piece of this size read arbitrary tokens; their
+            # Rows without a piece of this size read arbitrary tokens, and their
             # state is restored afterwards.
             columns = np.minimum(columns, tokens.shape[1] - 1)
             piece = np.take_along_axis(tokens, columns, axis=1)
@@ -220,14 +220,14 @@ class StreamingModel(keras.Model):
         Args:
             token_ids: int array `(batch, time)`, at least two tokens per row;
                 or, for a model with a `vocabulary`, a string or a list of
-                strings. An end of a sentence is added before and after each.
+                strings. Each string gets an end of a sentence before and after.
             state: optional dict to start from, as for `step`.
 
         Returns:
             float32 array `(batch, time - 1)`: entry `t` is the log-probability
             of token `t + 1` given the tokens up to `t`; if the model is not
             causal, also given the words after `t + 1`. For a string, an array
-            `(words + 1,)`, with its end; for a list, a list of such arrays.
+            `(words + 1,)`, with the end; for a list, a list of arrays.
 
         Raises:
             ValueError: for other shapes, ids outside the vocabulary, strings
@@ -265,8 +265,8 @@ class StreamingModel(keras.Model):
         return ops.convert_to_numpy(ops.concatenate(scores, axis=1))
 
     def _pieces(self, name, token_ids, left_out=0, longest=128):
-        """Returns `(start, stop)` of the pieces in which rows of token ids are
-        read, without the last `left_out` tokens."""
+        """Returns pieces `(start, stop)` in which rows of token ids are read,
+        except the last `left_out` tokens."""
         steps = token_ids.shape[1] - left_out
         if self.causal:
             return segments(steps, longest)
@@ -290,12 +290,12 @@ class StreamingModel(keras.Model):
 
         Returns:
             float32 array `(batch, time, memory)`, the oldest slot first. The
-            weights of a step sum to one, or to zero while no slot is filled;
-            to less than one if an `Attentive` also attends to older outputs.
+            weights of a step sum to one, or to zero while no slot is filled.
+            With `Attentive`, part of the weight may be on older outputs.
 
         Raises:
             ValueError: if no layer attends, ids are outside the vocabulary, or
-                a row has several sentences and the model is not causal.
+                a row has several sentences although the model is not causal.
         """
         self._require_attention()
         tokens = require_token_ids("tokens", tokens, self.vocabulary_size)
@@ -309,7 +309,7 @@ class StreamingModel(keras.Model):
         return ops.convert_to_numpy(ops.concatenate(attention, axis=1))
 
     def _require_attention(self):
-        """Raises `ValueError` for a model without attention."""
+        """Raises `ValueError` if no layer of the model attends."""
         if self.attending is None:
             raise ValueError(
                 "Attention needs a memory that attends, such as a "
@@ -336,18 +336,18 @@ class StreamingModel(keras.Model):
             sampler: a keras_nlp sampler, or its name: `"greedy"`, `"top_k"`,
                 `"top_p"`, `"beam"` or `"random"`.
             vocabulary: `memlm_keras.data.Vocabulary`; `None` for the model's
-                own, if it has one.
+                own, if any.
             stop_token_ids: list of ids; generation ends when every row contains
-                one of them. It fills the rest of its row; strings end before
-                it. With a vocabulary, `None` is the end of a sentence, which is
-                then never the first token after a prompt. `()` generates up to
-                `max_length`.
-            suppress_token_ids: list of ids that are never written, such as
+                one of them. A stop token fills the rest of its row; strings end
+                before the stop token. With a vocabulary, `None` stops at the
+                end of a sentence, which is then never the first token after a
+                prompt. Pass `()` to never stop early.
+            suppress_token_ids: list of ids that are never generated, such as
                 `[vocabulary.unknown_id]`, or `None`.
 
         Returns:
-            Ids `(max_length,)` or `(batch, max_length)`, or strings, like the
-            prompt.
+            Ids `(max_length,)` or `(batch, max_length)`, or strings, of the
+            prompt's type.
 
         Raises:
             ValueError: if an argument is not as described, ids are outside the
@@ -372,7 +372,7 @@ class StreamingModel(keras.Model):
     # === Batches, with the state carried from one to the next ===
 
     def score_batches(self, batches, verbose=0):
-        """Computes the natural-log probability of every target of batches.
+        """Computes the natural-log probability of every target in batches.
 
         Args:
             batches: `memlm_keras.data.Batches`, or a dataset with the same
@@ -380,20 +380,20 @@ class StreamingModel(keras.Model):
             verbose: as in `keras.Model.predict`.
 
         Returns:
-            `(scores, sample_weight)`, two float32 arrays `(number of batches *
-            batch_size, time of the longest)`; scores with weight zero are
-            arbitrary.
+            `(scores, sample_weight)`, two float32 arrays
+            `(number of batches * batch_size, longest time)`; scores with weight
+            zero are undefined.
 
         Raises:
             ValueError: if the batches contain ids outside the vocabulary, or
-                are not `SentenceBatches` and the model is not causal.
+                are no `SentenceBatches` for a model that is not causal.
         """
         return concatenate_batches(
             read_batches(self, self._score, batches, verbose=verbose)
         )
 
     def attention_batches(self, batches):
-        """Computes attention weights for batches, and carries the state.
+        """Computes attention weights for batches, with a carried state.
 
         Args:
             batches: as for `score_batches`.
@@ -434,21 +434,21 @@ class StreamingModel(keras.Model):
     def measure_words(
         self, tokens, starts, end_of_sentence_id=0, segment_length=None
     ):
-        """Computes surprisal and entropy, in nats, and rank of each token.
+        """Computes surprisal (nats), entropy (nats) and rank of each token.
 
         Args:
             tokens: integer array `(tokens,)`.
             starts: integer array, offsets of documents, each of which starts
                 from the initial state.
-            end_of_sentence_id: integer, id that is read before a document.
+            end_of_sentence_id: integer, id that is read before each document.
             segment_length: integer, number of steps to read at once, or `None`.
 
         Returns:
             float64 array `(tokens, 3)`.
         """
-        # Powers of two, here and below, so that few shapes are compiled.
+        # Sizes are powers of two, so that few shapes are compiled.
         rows = min(_power_of_two(len(starts)), _ROWS)
-        # The measures take several times the memory of the logits.
+        # The measures need several times the memory of the logits.
         steps = affordable_steps(4 * rows, self.vocabulary_size)
         steps = min(steps, _STEPS) if rows > 1 else steps
         longest = np.diff(starts, append=len(tokens)).max()
@@ -460,7 +460,7 @@ class StreamingModel(keras.Model):
             "end_of_sentence_id": end_of_sentence_id,
         }
 
-        # The same batches of offsets show which token each target is.
+        # Batches of token offsets in the same layout locate each target.
         places = Batches(np.arange(len(tokens)), **layout)
         batches = Batches(tokens, **layout)
         measured = np.zeros((len(tokens), 3))
@@ -476,14 +476,14 @@ class StreamingModel(keras.Model):
     def quantize(
         self, mode=None, config=None, filters=None, verbose=True, **kwargs
     ):
-        """Quantizes the weights in place, and reports on each layer.
+        """Quantizes the weights in place, and reports the sizes of layers.
 
-        In `"int8"`, embeddings, projections, memories, mixtures, the cells of
-        this package and Keras' LSTM, GRU and SimpleRNN take a quarter of their
-        size. Keras quantizes embedding and projection; other matrices get a
-        scale per column, and are multiplied in floating point. Other layers do
-        not change. A quantized model cannot be trained, but can be saved,
-        loaded and exported as a SavedModel.
+        `"int8"` divides by four the size of embeddings, projections, memories,
+        mixtures, this package's cells and Keras' LSTM, GRU and SimpleRNN. Keras
+        quantizes embedding and projection; other matrices have one scale per
+        column, and are converted to floats for products. Other layers do not
+        change. A quantized model cannot be trained, but can be saved, loaded
+        and exported as a SavedModel.
 
         Args:
             mode, config, filters: arguments of `keras.Model.quantize`.
@@ -491,8 +491,8 @@ class StreamingModel(keras.Model):
             **kwargs: other arguments of `keras.Model.quantize`.
 
         Raises:
-            ValueError: for a smoothed model, where `with_fixed_matrices()`
-                helps, and for a model that is already quantized.
+            ValueError: for a model that is already quantized or is smoothed;
+                quantize `with_fixed_matrices()` of a smoothed model.
 
         Example:
 
@@ -501,7 +501,7 @@ class StreamingModel(keras.Model):
         >>> [one.what for one in small.quantized_layers if one.layer == "head"]
         ['int8']
         """
-        # Set in `vars`, since Keras would track an attribute.
+        # Keras would track an ordinary attribute.
         vars(self)["quantized_layers"] = quantization.quantize(
             self, mode, config, filters, verbose, **kwargs
         )
@@ -521,8 +521,8 @@ def read_batches(
 ):
     """Yields the result of `function` and the sample weight of each batch.
 
-    The function takes token ids, targets, state and, if `weighted`, sample
-    weight; it returns a result, and the state for the next batch."""
+    `function` takes token ids, targets, state and, if `weighted`, sample
+    weight; it returns a result and the state for the next batch."""
     require_readable(model, batches)
     if start is None:
         start = model.initial_state(batches.batch_size)
@@ -550,8 +550,8 @@ def read_batches(
 
 
 def concatenate_batches(results):
-    """Concatenates pairs of arrays `(batch, time)` to two arrays of all rows,
-    padded with zeros."""
+    """Concatenates pairs of arrays `(batch, time)` to a pair of arrays with all
+    rows, padded with zeros."""
     pairs = [map(ops.convert_to_numpy, pair) for pair in results]
     joined = []
     for arrays in zip(*pairs):
@@ -572,7 +572,7 @@ def concatenate_batches(results):
 
 def segments(length, longest=128):
     """Yields `(start, stop)` of pieces whose lengths are powers of two, so that
-    texts of all lengths compile at most eight shapes."""
+    at most eight shapes are compiled for texts of any length."""
     for starts, size, _ in aligned_segments([length], longest):
         yield int(starts[0]), int(starts[0]) + size
 
@@ -587,8 +587,8 @@ def affordable_steps(rows, vocabulary_size):
 
 
 def aligned_segments(lengths, longest=128):
-    """Splits each row like `segments`; yields `(starts, size, reads)`, where
-    bool `reads` `(rows,)` marks the rows with a piece of that size."""
+    """Splits each row as `segments` does; yields `(starts, size, reads)`, where
+    `reads`, bool `(rows,)`, is true for rows with a piece of this size."""
     lengths = np.asarray(lengths, "int64")
     starts = np.zeros_like(lengths)
     size = longest

@@ -17,11 +17,11 @@ from memlm_keras.data.text_store import unmarked
 from memlm_keras.models.protocols import MeasuresWords
 from memlm_keras.models.protocols import ScoresPlaces
 
-# Number of nats in one unit.
+# Number of nats in each unit.
 UNITS = {"bits": float(np.log(2.0)), "nats": 1.0}
-# Number of log-probabilities that are computed at once, in float64.
+# Number of float64 log-probabilities that are computed at once.
 _NUMBERS = 2**22
-# Less than the logarithm of any positive probability.
+# A number below the logarithm of any positive probability.
 _LEAST = -1e30
 
 
@@ -29,19 +29,19 @@ _LEAST = -1e30
 class Surprisal(tables.ResultTable):
     """Surprisal, entropy and rank of each word of a text.
 
-    With `P(w | c)` the probability that the model gives to a word w after the
-    context c, and H the entropy of that distribution,
+    `P(w | c)` is the probability that the model gives to a word w after the
+    context c, and H the entropy of this distribution:
 
         surprisal of w            -log P(w | c)                 Hale (2001)
         entropy before w          H(c) = -sum_v P(v | c) log P(v | c)
         entropy reduction of w    H(c) - H(c w)
 
-    This is the entropy of the next word (Roark et al., 2009; Linzen and
-    Jaeger, 2016), not of whole parses or continuations as in Hale (2006),
-    because a model has infinitely many continuations. Hale replaces negative
-    reductions by zero; here they keep their sign. At the last word, `H(c w)`
-    is the entropy after the text, or, if each sentence resets the state, the
-    entropy of a first word.
+    The entropy is that of the next word (Roark et al., 2009; Linzen and Jaeger,
+    2016), not of whole parses or continuations as in Hale (2006), because a
+    model has infinitely many continuations. Hale replaces negative entropy
+    reductions by zero; here, reductions may be negative. At the last word,
+    `H(c w)` is the entropy after the text, or, if each sentence resets the
+    state, the entropy of a first word.
 
     Attributes:
         words: tuple of strings, the tokens of the text, including ends of
@@ -50,8 +50,8 @@ class Surprisal(tables.ResultTable):
         position: int array, the word's place in its sentence, from 1.
         surprisal, entropy, entropy_reduction: float64 arrays, see above.
         rank: int array, one plus the number of more probable words.
-        unknown: bool array, whether the word is not in the vocabulary; then
-            the numbers belong to the unknown-word token.
+        unknown: bool array, whether the word is not in the vocabulary; the
+            numbers of such a word belong to the unknown-word token.
         unit: string, `"bits"` or `"nats"`.
     """
 
@@ -72,12 +72,12 @@ class Surprisal(tables.ResultTable):
         """Joins the pieces of each word.
 
         `vocabulary.begins_word` decides where words begin. Surprisal and
-        entropy reduction of a word are sums over its pieces; its first piece
-        gives entropy and rank. A word is unknown if any of its pieces is.
+        entropy reduction are sums over the pieces of a word; entropy and rank
+        are the first piece's. A word with an unknown piece is unknown.
 
         Args:
-            vocabulary: `memlm_keras.data.Vocabulary` of the text. If each
-                token is a word, nothing changes.
+            vocabulary: `memlm_keras.data.Vocabulary` of the text. If each token
+                is a word, the result is unchanged.
 
         Returns:
             `Surprisal`.
@@ -97,8 +97,8 @@ class Surprisal(tables.ResultTable):
         return self.joined(starts, words)
 
     def joined(self, starts, words):
-        """Joins the tokens after each offset in `starts` to one of `words`,
-        like `by_word`."""
+        """Returns a table with one row for each of `words`, which begin at the
+        offsets `starts`; combines tokens as `by_word` does."""
         sentence = self.sentence[starts]
         first = np.searchsorted(sentence, sentence)
         return dataclasses.replace(
@@ -134,7 +134,7 @@ def surprisal(
     """Computes surprisal, entropy and rank of each word of a text.
 
     Words are tokens of the vocabulary, including the end of each sentence. Each
-    is predicted once; before the text, the model reads an end of a sentence.
+    token is predicted once. The text is read after an end of a sentence.
 
     Args:
         model: a causal `memlm_keras.LanguageModel`, with any mixture, or
@@ -151,9 +151,9 @@ def surprisal(
         reset: bool, whether each sentence is read from the initial state;
             otherwise the state is carried through the document.
         segment_length: integer, number of steps that are read at once, and
-            after which a `DynamicEvaluator` updates. `None` chooses it by the
-            model's size; for a `DynamicEvaluator`, `None` is a sentence if
-            `reset`, and 5 otherwise.
+            after which a `DynamicEvaluator` updates. By default, depends on the
+            model's size; for a `DynamicEvaluator`, the default is a whole
+            sentence if `reset` is true, and otherwise 5 steps.
 
     Returns:
         `Surprisal`.
@@ -179,7 +179,7 @@ def surprisal(
     tokens = np.array([vocabulary[word] for word in words], "int32")
     end = vocabulary.end_of_sentence_id
     starts = begins if reset else documents
-    # One more token: the last entropy reduction needs the entropy before it.
+    # The last entropy reduction needs the entropy after the text.
     after = [len(tokens)] if reset or len(documents) > 1 else []
     nats = _measure(
         model,
@@ -188,7 +188,7 @@ def surprisal(
         end,
         segment_length,
     )
-    # Turns -0.0 into 0.0.
+    # Adding zero turns -0.0 into 0.0.
     nats = nats + 0.0
     entropy = nats[:, 1] / UNITS[unit]
     lengths = np.diff(begins, append=len(tokens))
@@ -207,7 +207,7 @@ def surprisal(
 
 
 def _joined(pieces, vocabulary):
-    """Joins the pieces of a word, without spaces."""
+    """Joins the pieces of a word without spaces."""
     if len(pieces) == 1 and not pieces[0].startswith(WORD_START):
         return pieces[0]
     return "".join(vocabulary.detokenize(list(pieces)).split())
@@ -272,7 +272,7 @@ def _measure(model, tokens, starts, end_of_sentence_id, segment_length):
 def measures(log_probabilities, targets, numpy=ops):
     """Returns surprisal, entropy (in nats) and rank, `(..., 3)`, of targets
     `(...)`; log-probabilities `(..., vocabulary)` may be -inf."""
-    # With a finite logarithm, an impossible word adds zero to the entropy.
+    # Finite logarithms let an impossible word add zero to the entropy.
     finite = numpy.maximum(log_probabilities, _LEAST)
     of_targets, finite_of_targets = (
         numpy.take_along_axis(values, targets[..., None], axis=-1)
@@ -291,6 +291,6 @@ def measures(log_probabilities, targets, numpy=ops):
 
 
 def measures_of_logits(logits, targets):
-    """Returns the `measures` of logits, float32 `(batch, time, 3)`."""
+    """Computes `measures` from logits, float32 `(batch, time, 3)`."""
     logits = ops.cast(logits, "float32")
     return measures(ops.log_softmax(logits, axis=-1), targets)

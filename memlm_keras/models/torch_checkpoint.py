@@ -18,7 +18,7 @@ _SPECIALS = ("<eos>", "<unk>")
 
 
 def load(cls, path, vocabulary, tokenizer=None):
-    """Implements `LanguageModel.from_torch`; `cls` is that class."""
+    """Implements `LanguageModel.from_torch`; `cls` is `LanguageModel`."""
     weights = _read_weights(path)
     vocabulary, places = _read_vocabulary(vocabulary, tokenizer)
     cells = _cells(path, weights)
@@ -86,7 +86,7 @@ def _cells(path, weights):
                 f"{path} must hold an LSTM, whose {layer[1]} has four rows per "
                 f"unit. Received: the shape {recurrent.shape}, as in a GRU"
             )
-        # Keras has the same order of gates, and one bias where PyTorch has two.
+        # Keras orders gates as PyTorch does, but has one bias instead of two.
         cells.append([kernel.T, recurrent.T, sum(biases)])
     return cells
 
@@ -95,7 +95,7 @@ def _cells(path, weights):
 
 
 class _Plain:
-    """Placeholder that keeps the state of an object of any class."""
+    """Placeholder with the state of an object of any class."""
 
     # PyTorch reads this attribute when it loads old files.
     dump_patches = False
@@ -109,8 +109,8 @@ class _Plain:
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """An unpickler that builds only tensors, and replaces every other object by
-    a `_Plain`, so that no code from the file runs."""
+    """An unpickler that builds only tensors, and a `_Plain` in place of every
+    other object, so that no code from the file runs."""
 
     _MADE = {
         ("collections", "OrderedDict"),
@@ -122,7 +122,7 @@ class _PlainUnpickler(pickle.Unpickler):
     }
 
     def find_class(self, module, name):
-        """Returns an allowed class, or `_Plain`."""
+        """Returns an allowed class; for any other class, returns `_Plain`."""
         if (module, name) in self._MADE:
             return super().find_class(module, name)
         return _Plain
@@ -136,7 +136,7 @@ _PLAIN_PICKLE = types.SimpleNamespace(
 
 
 def _read_weights(path):
-    """Returns a dict of float32 arrays by PyTorch's names."""
+    """Returns a dict from PyTorch's weight names to float32 arrays."""
     remedy = "Download it again, or save `model.state_dict()`."
     with reading(path, "PyTorch checkpoint", remedy):
         loaded = _load(path)
@@ -144,7 +144,7 @@ def _read_weights(path):
             loaded = dict(_parameters(loaded))
         if not isinstance(loaded, dict):
             raise ValueError(f"it holds a {type(loaded).__name__}")
-        # PyTorch's `DataParallel` adds this prefix.
+        # PyTorch's `DataParallel` adds the prefix "module.".
         return {
             str(name).removeprefix("module."): value.detach().float().numpy()
             for name, value in loaded.items()
@@ -164,7 +164,7 @@ def _load(path):
         try:
             return torch.load(path, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError:
-            # A whole model; old models warn that their source has changed.
+            # The file contains a whole model; old models would cause warnings.
             with warnings.catch_warnings(action="ignore"):
                 return torch.load(
                     path,

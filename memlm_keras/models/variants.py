@@ -75,8 +75,8 @@ def with_fixed_dropout(model, seed, into=None):
 
 
 def draw_masks(model, seed):
-    """Draws float32 masks for words, inputs and recurrent layers, a dict: 0 for
-    dropped units, `1 / (1 - rate)` for others."""
+    """Returns a dict of random float32 masks for words, inputs and recurrent
+    layers: 0 for dropped units, and `1 / (1 - rate)` for kept units."""
     random = np.random.default_rng(seed)
 
     def mask(rate, *shape):
@@ -114,12 +114,12 @@ def _readers(model):
     if model.memory is None:
         return [*_recurrent(model), model.head]
     above = [*model.recurrent_above, model.head]
-    # There is no dropout between the memory and its reader.
+    # The outputs of the memory are not dropped.
     return [*model.recurrent, model.memory, *above[1:]]
 
 
 def _mask_rows(cell, copy, name, rows):
-    """Masks the rows of a kernel of the copy, with one mask per gate."""
+    """Masks rows of a kernel in the copy, with one mask per gate."""
     if np.all(rows == 1.0):
         return
     gates = np.split(_array(getattr(cell, name)), len(rows), axis=1)
@@ -131,7 +131,7 @@ _RATES = ("dropout", "recurrent_dropout", "word_dropout")
 
 
 def _replaced(config, keys, value):
-    """Returns a config in which `keys` have `value` at all depths."""
+    """Returns a config with `value` for each of `keys` at any depth."""
     if isinstance(config, list):
         return [_replaced(part, keys, value) for part in config]
     if not isinstance(config, dict):
@@ -143,9 +143,9 @@ def _replaced(config, keys, value):
 
 
 def require_masks(model):
-    """Raises `ValueError` unless kernels multiply all dropped inputs."""
+    """Raises `ValueError` unless a kernel multiplies every dropped input."""
     readers = _readers(model)
-    # For the first reader, the columns of the embedding are masked.
+    # Instead of the first reader's kernel, the embedding is masked.
     for reader, dropout in list(zip(readers, model.backbone.dropouts))[1:]:
         if not dropout.rate:
             continue
@@ -189,7 +189,7 @@ def _array(variable):
 
 
 def in_float32(model):
-    """Returns a copy that computes in float32, or the model if it does."""
+    """Returns a float32 copy, or the model if it computes in float32."""
     if not any(
         layers.computes_in(model, dtype) for dtype in ("float16", "bfloat16")
     ):
@@ -221,7 +221,7 @@ def with_fixed_matrices(model):
         copy.head.bias.assign(model.head.bias)
     if still_tied:
         return copy
-    # A tied matrix that is smoothed only as an input becomes two matrices.
+    # If only the input side of a tied matrix is smoothed, untie it.
     if smoothing.smooths_output:
         kernel = fixed(model.head.kernel).T
     elif model.tie_embeddings:
@@ -233,7 +233,7 @@ def with_fixed_matrices(model):
 
 
 def _with_own_matrices(config, tied):
-    """Returns a config with a plain embedding and projection."""
+    """Returns a config without smoothing."""
     embedding = config["embedding"]["config"]
     head = config["head"]["config"]
     plain = {key: head[key] for key in ("name", "dtype", "use_bias")}
