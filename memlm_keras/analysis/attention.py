@@ -160,8 +160,7 @@ def sentence_attention(
         "end_of_sentence_id": end_of_sentence_id,
     }
     batches = Batches(tokens, **layout)
-    # Batches made from offsets have the same layout, so they give the offset of
-    # each token.
+    # The same batches of offsets instead of token ids give each token's offset.
     offsets = Batches(np.arange(len(tokens), dtype="int32"), **layout)
     progress = keras.utils.Progbar(
         len(tokens), verbose=verbose, unit_name="token"

@@ -104,7 +104,7 @@ def attention_columns(
     ):
         if weights is None:
             weights = np.zeros((samples, read_weights.shape[-1]), "float32")
-        # `positions` refer to predicted words, `chosen` to the words before.
+        # `positions` are of predicted words, `chosen` of the words before them.
         before = read[positions] - 1
         place = np.minimum(np.searchsorted(chosen, before), samples - 1)
         hit = chosen[place] == before
@@ -390,7 +390,7 @@ class ParsedText:
         self.tokens = np.concatenate(
             [vocabulary.encode_sentence(each.words) for each in sentences]
         )
-        # Words may have the id of the end-of-sentence token, too.
+        # A word may also have the id of the end-of-sentence token.
         self._is_word = np.ones(len(self.tokens), bool)
         self._is_word[ends] = False
         self._begins = np.repeat(self.starts, lengths + 1)
@@ -426,7 +426,7 @@ def _paths(sentence, subtypes, longest):
     relations = sentence.relations
     if not subtypes:
         relations = [each.partition(":")[0] for each in relations]
-    # For each word, the words on the way to the root, from itself on.
+    # For each word, the words on the path from it to the root.
     ways = []
     for word in range(len(sentence.words)):
         way = []

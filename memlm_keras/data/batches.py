@@ -389,8 +389,8 @@ class SentenceBatches(TokenBatches):
             require_positive_integer("longest", longest)
             self._lengths = np.minimum(self._lengths, longest)
         self.equal_lengths = equal_lengths
-        # The sentences in a batch are from one group. The edges are the places
-        # at which groups begin in `_sentences` and in the order of batches.
+        # Batches have sentences of one group. The edges are the indices where
+        # groups begin in `_sentences` and in the list of batches.
         self._groups = self._lengths if equal_lengths else 0 * self._lengths
         counts = np.unique(self._groups, return_counts=True)[1]
         batches = -(-counts // self.batch_size)

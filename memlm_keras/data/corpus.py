@@ -71,7 +71,7 @@ class Corpus:
         digest = hashlib.sha256("\0".join(self.vocabulary.tokens).encode())
         for split in (self.train, self.validation, self.test):
             for array in (split.tokens, split.document_starts):
-                # Tokens, document starts and `None` differ in dtype.
+                # The dtype distinguishes token ids, document starts and `None`.
                 digest.update(repr(getattr(array, "dtype", None)).encode())
                 if array is not None:
                     digest.update(np.ascontiguousarray(array))

@@ -59,8 +59,8 @@ def _pair(draw, label, least, most):
     asked, second, third, *_ = names
     kind = draw.one(range(len(FACTS)))
     own, others = draw.some(FACTS[kind][1], 2)
-    # Each person gets a fact of another kind than `kind`; the first two, and
-    # some after the third, also get one of `kind`.
+    # Each person gets a fact of another kind than `kind`. The first two, and
+    # some of the people after the third, also get a fact of `kind`.
     kinds = [k for k in range(len(FACTS)) if k != kind]
     first, different = draw.some(kinds, 2)
     known = [(name, draw.one(kinds)) for name in names[3:]]

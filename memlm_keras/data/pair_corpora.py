@@ -40,7 +40,7 @@ COLUMNS = {
     ),
 }
 _PARTS = (("train", "training"), ("valid", "validation", "dev"), ("test",))
-# Values that mean "no label" in files that also have the label on the left.
+# In files with the first label, the second value means "no label".
 _NO_LABEL = {"entailment": "-", "0": "-1"}
 
 

@@ -363,7 +363,7 @@ def _read(file, encoding):
     headers = [at for at, line in enumerate(lines[:end]) if _HEADER.match(line)]
     begin = headers[-1] + 1 if headers else 0
     if headers:
-        # A marker may continue for several lines; the last ends with stars.
+        # A marker may have several lines, the last of which ends with stars.
         marker = lines[begin - 1 : begin + 3]
         ends = (
             at for at, line in enumerate(marker) if _MARKER_END.search(line)

@@ -23,10 +23,10 @@ from memlm_keras.files import reading
 _FORMAT_VERSION = 5
 _SUMS = "checksums.json"
 _TRIES = 3
-# Largest length of a line in bytes: a longer line lacks line breaks.
+# Largest length of a line in bytes; a longer one is an error.
 _LONGEST_LINE = 2**26
-# Texts of at least `_LEAST_PROGRESS` bytes get a progress bar. It begins after
-# `_BEFORE_PROGRESS` bytes, since some callers read only the first lines.
+# Texts of at least `_LEAST_PROGRESS` bytes get a progress bar. The bar begins
+# after `_BEFORE_PROGRESS` bytes, since some callers read only the first lines.
 _LEAST_PROGRESS, _BEFORE_PROGRESS = 20_000_000, 10_000_000
 # Smaller shares of unknown characters are not reported.
 _LEAST_SHARE = 0.001
@@ -283,8 +283,8 @@ def _progress(name, files):
 def read_lines(path, advance=lambda count: None):
     """Yields the lines of a UTF-8 file without line ends; calls `advance` with
     the number of bytes in each."""
-    # Only line feeds end lines, because other characters at which Python ends
-    # lines occur within sentences. Without line feeds, carriage returns do.
+    # Line feeds end lines, or carriage returns in a file without line feeds.
+    # Other characters at which Python ends lines occur within sentences.
     offset = 0
     with open(path, "rb") as file:
         read_line = functools.partial(file.readline, _LONGEST_LINE + 1)
@@ -439,7 +439,7 @@ def _write(source, vocabulary, folder):
                 unknown.update(t for t in tokens if t not in vocabulary)
             file.write(np.array([*ids, end_id], "<i4").tobytes())
             count += len(ids) + 1
-        # NumPy pads the header, so a longer shape can overwrite it.
+        # NumPy pads the header, so the final shape fits in its place.
         file.seek(0)
         header["shape"] = (count,)
         np.lib.format.write_array_header_1_0(file, header)
@@ -510,7 +510,7 @@ def stored(cache_dir, kind, name, make, read):
             _check_sums(folder)
             return read(folder)
         except FileNotFoundError:
-            pass  # Missing, or being replaced by another process.
+            pass  # The folder is missing, or another process replaces it.
         except ValueError as error:
             warnings.warn(str(error), stacklevel=3)
         with atomic_path(folder) as temporary:

@@ -183,7 +183,7 @@ class LongestMatchInGraph(tf.Module):
 
 def split_at_white_space(text):
     """Splits texts `(B,)` as `str.split` does; returns ragged tokens."""
-    # TensorFlow's own split splits at fewer characters.
+    # `tf.strings.split` splits at fewer characters than Python.
     return tf.strings.split(
         tf.strings.regex_replace(text, f"[{WHITE_SPACE}]", " ")
     )

@@ -19,7 +19,7 @@ from memlm_keras.models.streaming import concatenate_batches
 from memlm_keras.models.streaming import read_batches
 from memlm_keras.models.surprisal import measures_of_logits
 
-# Length of segments in the paper, and the largest for a sentence here.
+# Steps per segment: in the paper, and the maximum when measuring sentences.
 _STEPS, _LONGEST = 5, 128
 # Values that `choose_dynamic` tries: rates for each rule, and decays.
 RATES = {"rms": (3e-5, 1e-4, 3e-4), "sgd": (0.01, 0.03, 0.1)}
@@ -107,7 +107,7 @@ class DynamicEvaluator:
             roots = [np.sqrt(each) for each in squares]
             mean = sum(map(np.sum, roots)) / sum(map(np.size, roots))
             steps = [rate / (root + self.epsilon) for root in roots]
-            # Pulls above 1 would overshoot.
+            # A decay above 1 would move a weight past its trained value.
             pulls = [np.minimum(1.0, decay * root / mean) for root in roots]
         self._steps, self._pulls = [
             [ops.convert_to_tensor(part, "float32") for part in parts]

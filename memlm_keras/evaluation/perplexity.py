@@ -227,7 +227,7 @@ def token_losses(model, batches, verbose=0):
     require_method("score_batches", model)
     require_beginning(batches)
     scores, weights = model.score_batches(batches, verbose=verbose)
-    # The same batches, made from positions, give each target's position.
+    # Batches of offsets instead of token ids give each target's offset.
     numbered = copy.copy(batches)
     numbered.tokens = np.arange(batches.num_tokens)
     (places,) = concatenate_batches((targets,) for _, targets, _ in numbered)

@@ -25,20 +25,20 @@ _ANY = float("inf")
 # training tokens for which it is chosen.
 _ROWS = {"small": 10_000_000, "medium": 50_000_000, "large": _ANY}
 _DROPOUT = {0.6: 60_000, 0.5: 300_000, 0.4: 1_000_000, 0.3: _ANY}
-# On longer texts, the smallest row trains for fewer epochs, with less dropout.
+# The smallest preset needs less dropout if it trains for fewer epochs.
 _SMALLEST_DROPOUT = _DROPOUT | {0.4: 700_000}
 _BATCH_SIZE = {5: 60_000, 20: _ANY}
-# Epochs of the smallest row. If it trains for at most `_FEW` epochs, its rate
-# falls linearly from `_FALLING_RATE`, and it samples `_NUM_SAMPLED` words.
+# Epochs of the smallest preset. If it trains for at most `_FEW` epochs, its
+# rate falls linearly from `_FALLING_RATE`, and it samples `_NUM_SAMPLED` words.
 _EPOCHS, _FEW = {40: 100_000, 20: 300_000, 7: _ANY}, 7
 _FALLING_RATE, _NUM_SAMPLED = 0.005, 2000
-# Sizes of the smallest row for texts whose number of tokens is in this range.
+# Sizes of the smallest preset for numbers of tokens in this range.
 _PROJECTED, _PROJECTS = {"units": 248, "embedding_dim": 200}, (300_000, 10**6)
 # For longer texts, `memlm/medium` is better but needs a GPU.
 _LONG = 500_000
-# Maximum number of epochs of other rows.
+# Maximum number of epochs of other presets.
 _MOST_EPOCHS = 40
-# Own presets whose sizes replace a paper's; limits as in `_ROWS`.
+# `memlm/` presets whose sizes replace a paper's; limits as in `_ROWS`.
 _FITTED_TO = {"small": 200_000, "medium": 2_000_000, "large": _ANY}
 _SIZES = {"scale", "units", "embedding_dim"}
 _SCHEDULES = ("halve_after", "linear_decay", "halve")
@@ -234,8 +234,8 @@ def _up_to(tokens, limits):
 def _fitted(row, ours, tokens):
     """Returns options that fit a paper's preset to a text, with the size,
     optimizer and learning rates of the `memlm/` preset `ours`."""
-    # For a short text, a batch has as many tokens as ours. With larger batches,
-    # an epoch has so few updates that the rate is halved too soon.
+    # For a short text, a batch has as many tokens as in `ours`. With larger
+    # batches, an epoch has so few updates that the rate is halved too soon.
     rows = _up_to(tokens, _BATCH_SIZE) * ours.segment_length
     fitted = {
         "batch_size": min(round(rows / row.segment_length), ours.batch_size),

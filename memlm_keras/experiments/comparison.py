@@ -21,8 +21,8 @@ _WORDS, _OFTEN = 8, 3
 _LEAST = 0.05
 _LINES, _LONGEST = 3, 25
 _BITS = math.log(2.0)
-# A model whose perplexity is above this share of the unigram model's learned
-# little.
+# A model has learned little if its perplexity is above this share of the
+# unigram model's.
 _LEARNED = 0.8
 
 
@@ -122,7 +122,7 @@ def warn_if_little_is_learned(
         halves = own or experiment.settings.get("halve")
         flags = ["--optimizer=adam"] * (not adam) + ["--halve"] * (not halves)
         flags += ["a smaller --batch_size", "a larger --initial_range"]
-        # Settings that the command chose only need more epochs.
+        # If the command chose the settings, only more epochs can help.
         flags *= not (gains and chosen)
         flags = [f for f in flags if not _flags(f) <= typed]
         if gains and "learning_rate" in typed:

@@ -22,12 +22,12 @@ from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import read_preset
 from memlm_keras.presets.rows import serialized
 
-# Papers with an evaluation protocol of their own, which is reported too.
+# Papers with their own evaluation protocol, which is also reported.
 _ALSO = {"salton2017": ("salton2017",)}
 # Size of a batch's logits, in bytes, above which a warning is printed.
 LARGE_LOGITS = 2**30
 _MEMORY_WINDOW = 5
-# Words of the suggested prompt.
+# Number of words in the suggested prompt.
 _PROMPT = 3
 # Further training and `--halve` use this preset's optimizer and schedule.
 _OWN = "memlm/small"

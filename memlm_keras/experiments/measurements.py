@@ -41,8 +41,8 @@ class Measurement:
     # Maps (experiment, model, asked, verbose, before) to plain values; `before`
     # is the dict of earlier results.
     function: Callable
-    # Maps each required option to its key in the results, or to `None`. If
-    # several, the user must give the first; the preset may set the others.
+    # Maps each required option to its key in the results, or to `None`. The
+    # user must give the first option; the preset may set the others.
     needs: dict
     check: Callable | None = None  # (experiment, asked); raises `UsageError`
 
@@ -336,7 +336,7 @@ def _by_samples(experiment, model, asked, verbose, before):
 
 
 def _by_mode(experiment, model, asked, verbose, before):
-    # With data noising, the mode predicts from the text without noise.
+    # With data noising, predictions from the text without noise are the mode.
     mode = model.with_prediction("mode") if model.smoothing else model
     batches = evaluation_batches(experiment, mode, "validation")
     result = memlm.evaluation.perplexity(mode, batches, verbose=verbose)

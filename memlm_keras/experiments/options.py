@@ -415,7 +415,7 @@ TRAINING = (
     ),
 )
 
-# Settings besides preset, dataset and seed, whose defaults the preset has.
+# Settings with defaults in the preset: all but preset, dataset and seed.
 OVERRIDES = {o.name: o for o in (*READING, *SIZES, *TRAINING)}
 
 VERBOSE = Option(

@@ -27,7 +27,7 @@ class PairExperiment(Experiment):
     mode = "max"
 
     def _make_preset(self):
-        # Set directly, because other sizes do not depend on it.
+        # `embedding_dim` is set here, because other sizes do not depend on it.
         sizes = dict(self.overrides)
         embedding_dim = sizes.pop("embedding_dim", None)
         preset = read_preset(self.preset_name, sizes)

@@ -105,8 +105,8 @@ def _only_needed_imports():
     After it, these modules can be imported."""
     hidden = {name: None for name in _UNUSED[backend()]}
     if backend() == "torch":
-        # Keras only uses it to exclude functions that draw random numbers from
-        # compilation.
+        # Keras uses this module only to exclude functions that draw random
+        # numbers from compilation.
         hidden["torch._dynamo"] = types.SimpleNamespace(disable=_disable)
     hidden = {k: v for k, v in hidden.items() if k not in sys.modules}
     collects = gc.isenabled()
@@ -184,7 +184,7 @@ def signals_raise():
         if _waits and number not in (before, signal.SIGALRM):
             return
         _waits = False
-        # In case a bare `except` or the garbage collector swallows it.
+        # A bare `except` or the garbage collector may swallow the first one.
         signal.setitimer(signal.ITIMER_REAL, _AGAIN_AFTER)
         is_handled = isinstance(sys.exception(), Interrupted)
         if number != signal.SIGALRM or not is_handled:

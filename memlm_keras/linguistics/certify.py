@@ -23,14 +23,14 @@ PASSED, FAILED, NOT_APPLICABLE = "passed", "failed", "not applicable"
 # Minimum tokens in a text, tokens in a segment, and rows. There are few
 # sizes, because a function is compiled for each.
 _LEAST, _SEGMENT, _ROWS = 32, 16, 3
-# Maximum steps that a memory reads at once, and tokens after them.
+# Maximum steps that a memory reads at once, and extra tokens in a text.
 _CHUNK, _MORE = 64, 8
 # Tokens for each update of dynamic evaluation, as in Krause et al. (2018).
 _UPDATE = 5
-# Places after which tokens are changed, and places where every word is scored.
+# Positions after which tokens change, and at which every word is scored.
 _CUTS = (1, 2, 10, 21, 31)
 _PLACES = (0, 20)
-# Maximum number of places in a text that are scored one by one.
+# Maximum number of positions in a text that are scored one by one.
 _MOST_PLACES = 32
 # Rows that are scored at once, and maximum calls of a scoring function.
 _CANDIDATES, _MOST_CALLS = 256, 1000

@@ -23,7 +23,7 @@ from memlm_keras.models.surprisal import surprisal
 
 SUFFIXES = (".jsonl", *tables.SUFFIXES)
 SENTENCES = ("sentence_good", "sentence_bad")
-# Other names of the two columns.
+# Other names of the columns in `SENTENCES`.
 _COLUMNS = {
     f"sentence_{side}": (side, f"{side}_sentence", *others)
     for side, others in {

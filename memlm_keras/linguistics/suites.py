@@ -106,7 +106,7 @@ class Formula:
         except SyntaxError as error:
             starts = [*self._places]
             start = starts[bisect.bisect(starts, error.offset - 1) - 1]
-            # Other sentences of the message are advice about Python.
+            # The message's other sentences are advice about Python code.
             what = f"is wrong: {error.msg.split('.')[0]}"
             self._fail(what, self._places[start])
         # Brackets become lists of one element, which the tree keeps.

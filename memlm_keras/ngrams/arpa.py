@@ -37,7 +37,7 @@ def read_arpa(path, vocabulary, verbose=1):
     A file with the word `<s>` or `</s>` has sentence boundaries. `</s>` becomes
     the vocabulary's end-of-sentence token, and `<unk>` or `<UNK>` its unknown
     token; each has probability 0 if the file lacks it. N-grams with `<s>` after
-    another word, or `</s>` before one, are skipped, because no line has them.
+    another word, or `</s>` before one, are skipped: no line contains them.
 
     Args:
         vocabulary: `memlm_keras.data.Vocabulary`, such as
@@ -294,12 +294,12 @@ def _shown(line):
 
 
 def write_arpa(model, path, vocabulary, verbose=1):
-    """Writes a back-off model as an ARPA file, whole or not at all.
+    """Writes a back-off model as an ARPA file, atomically.
 
     Numbers have nine digits, and the unknown token is written as `<unk>`. With
     sentence boundaries, the end-of-sentence token is written as `<s>` at the
-    beginning of an n-gram and as `</s>` at its end. Without, it is an ordinary
-    word, and programs that read the file must not add boundaries.
+    beginning of an n-gram and as `</s>` at its end. Otherwise, this token is an
+    ordinary word, and programs that read the file must not add boundaries.
 
     Args:
         model: `memlm_keras.ngrams.BackoffModel`.

@@ -25,7 +25,7 @@ _CHUNK_TOKENS = 2**18
 @dataclasses.dataclass(frozen=True, eq=False)
 class NGramTable:
     """All n-grams of one order in a back-off model, as arrays `(ngrams,)`;
-    indices into them are called places."""
+    an index into them is called a place."""
 
     # Sorted. A key is the place of the first n - 1 words in the order below,
     # times `vocabulary_size`, plus the last word's id. In order 1, it is an id.
@@ -36,7 +36,7 @@ class NGramTable:
 
 def find(keys, prefixes, words, vocabulary_size):
     """Finds n-grams in the sorted `keys` of their order; returns places, -1 if
-    missing. `prefixes` are the places of their first words one order below."""
+    missing. `prefixes` are the n-grams' prefixes: places one order below."""
     if not keys.size:
         return np.full(prefixes.shape, -1)
     searched = prefixes.astype("int64") * vocabulary_size + words
@@ -46,8 +46,8 @@ def find(keys, prefixes, words, vocabulary_size):
 
 
 def contexts_of(ngrams, tokens, order, sentence_boundaries):
-    """Returns the place of the n-gram before each token, -1 if there is none;
-    `ngrams` `(..., time)` are the places of n-grams that end at each token."""
+    """Returns the place of the n-gram before each token, or -1; `ngrams`
+    `(..., time)` has the place of the n-gram that ends at each token."""
     ends = ngrams[..., :-1]
     if sentence_boundaries and order > 1:
         ends = np.where(tokens[..., :-1] == END_OF_SENTENCE, -1, ends)
@@ -130,7 +130,7 @@ class Scorer(abc.ABC):
 
         Returns:
             float64 array `(end - begin, vocabulary_size)`. The entries for the
-            words in the text equal `score`.
+            words in the text equal the result of `score`.
 
         Example:
 
@@ -164,7 +164,7 @@ class Scorer(abc.ABC):
     def score_batches(self, batches, verbose=0):
         """Computes the natural-log probability of every target in batches.
 
-        The context of a target begins with the input at its row's last `reset`.
+        The context of a target begins at the last `reset` of its row.
 
         Args:
             batches: `memlm_keras.data.Batches` or `SentenceBatches` with an
@@ -341,9 +341,9 @@ class BackoffModel(Scorer):
     def _longer_ngrams(self, tokens):
         """Yields `(table, below, contexts, ngrams)` for each order from 2.
 
-        `below` is the table one order lower. For each token of `(..., time)`,
-        `contexts` has the place of its context in `below`, and `ngrams` the
-        place of the n-gram that ends with it in `table`; -1 if there is none.
+        `below` is the table one order lower. `contexts` and `ngrams`
+        `(..., time)` have a place for each token, or -1: of its context in
+        `below`, and of the n-gram that ends with the token in `table`.
         """
         ngrams = tokens = tokens.astype("int64")
         for order in range(2, self.order + 1):
@@ -384,7 +384,7 @@ class BackoffModel(Scorer):
         return result
 
     def save(self, path):
-        """Writes the model, whole or not at all; `load` reads it.
+        """Writes the model, atomically; `load` reads it.
 
         Args:
             path: Path of the `.npz` file, which takes 24 bytes per n-gram.

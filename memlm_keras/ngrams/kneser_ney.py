@@ -38,13 +38,13 @@ class KneserNey(BackoffModel):
     <eos>` equals `<s> w_1 .. w_n </s>` in SRILM and KenLM: `<eos>`, id 0,
     stands for `</s>` if predicted and for `<s>` at the beginning of a context.
     `<s>` is not counted as a word. As in both programs, n-grams that begin with
-    it are counted by occurrences in all orders, and it counts as one distinct
-    word before others. With `sentence_boundaries=False`, the text is continuous
-    and `<eos>` an ordinary word. One `<eos>` is assumed before the text.
+    `<s>` are counted by occurrences in all orders, and `<s>` counts as one
+    preceding word. With `sentence_boundaries=False`, the text is continuous and
+    `<eos>` an ordinary word. One `<eos>` is assumed before the text.
 
     **Cut-offs.** N-grams that occur fewer than `minimum_counts` times are left
     out and their mass goes to the order below, as with KenLM's `--prune`.
-    Discounts and counts for lower orders come from the whole text.
+    Discounts and lower-order counts are computed before that.
 
     The model ignores document boundaries.
 
@@ -239,9 +239,9 @@ def count_ngrams(
 
 
 def _count(prefixes, tokens, endings, vocabulary_size):
-    """Returns the `Counts` for one order, and the places `(time,)` of n-grams
-    that end at each token; `prefixes` and `endings` are the places, one order
-    below, of the n-grams before and at each token, -1 if there is none."""
+    """Returns the `Counts` for one order, and the place `(time,)` of the n-gram
+    that ends at each token; `prefixes` and `endings` are places one order
+    below, of the n-gram before each token and at it, or -1."""
     there = np.flatnonzero(prefixes >= 0).astype(tokens.dtype)
     keys = prefixes[there].astype("int64") * vocabulary_size + tokens[there]
     keys, inverse, occurrences = np.unique(
@@ -364,8 +364,8 @@ def smoothed_tables(levels, discounts, cut_offs):
 
 def _interpolate(level, discounts, cut_off, below, vocabulary_size):
     """Returns the back-off weights for the order below and the probabilities in
-    this order; `below` are probabilities in the order below, or one number in
-    order 1."""
+    this order; `below` are the probabilities in the order below, or for order 1
+    a single number."""
     prefixes = level.keys // vocabulary_size
     kept = level.occurrences >= cut_off
     # D_3 is taken from all counts of at least 3.

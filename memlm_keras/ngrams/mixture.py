@@ -30,7 +30,7 @@ class UnigramCache(Scorer):
         decay: Float in (0, 1] that multiplies the weights of cached tokens at
             each step (Clarkson and Robinson, 1997).
         documents: Boolean, whether each document begins with an empty cache.
-            If so, texts must be `memlm_keras.data.Split`s with documents.
+            Then texts must be `memlm_keras.data.Split`s with documents.
 
     Raises:
         ValueError: An argument is invalid.
@@ -73,8 +73,8 @@ class UnigramCache(Scorer):
         """Computes the natural-log probability of each token, -inf for words
         that are not cached.
 
-        See `Scorer.score`; there is no progress bar. The time grows with
-        `size`, to about a second for 100,000 tokens and a size of 5,000. With
+        See `Scorer.score`; `verbose` is ignored. The time grows with `size`, to
+        about a second for 100,000 tokens and a size of 5,000. With
         `documents=True`, a text without documents raises `ValueError`.
         """
         tokens = token_ids(text, self.vocabulary_size)
@@ -127,7 +127,7 @@ class Mixture(Scorer):
     Args:
         models: List of models with `score` and the same vocabulary, such as
             `KneserNey` and `UnigramCache`.
-        weights: List of numbers of at least 0, one per model, with the sum 1.
+        weights: List of numbers of at least 0, one per model, that sum to 1.
 
     Raises:
         ValueError: The vocabularies differ, or the weights are invalid.
@@ -208,20 +208,20 @@ def mix(models, text, verbose=1):
 def mixture_weights(scores):
     """Computes the best weights for a mixture by expectation maximization.
 
-    It starts from equal weights and repeats
+    Starts from equal weights, and repeats
 
         weights_k <- mean_t weights_k p_k(t) / sum_j weights_j p_j(t)
 
     until the mean log-probability is within 1e-9 nats of its maximum. Because
-    the log-probability is concave, the largest growth of a weight bounds this
-    distance.
+    the log-probability is concave, the largest relative increase of a weight
+    bounds the distance to the maximum.
 
     Args:
         scores: Floats `(models, tokens)`, the natural-log probability of each
             token from each model.
 
     Returns:
-        float64 array `(models,)` with the sum 1.
+        float64 array `(models,)` that sums to 1.
 
     Raises:
         ValueError: There are no scores, or all models give a token
@@ -262,8 +262,8 @@ def with_cache(
 ):
     """Mixes a model with the best unigram cache for a text.
 
-    It chooses the size and decay with which the mixture, with its best weights,
-    gives the text the highest probability.
+    Tries all sizes and decays, each with the best mixture weights, and chooses
+    the highest probability of the text.
 
     Args:
         model: Model with `score`, such as `KneserNey`.

@@ -20,14 +20,14 @@ _DTYPES = {
     "DT_INT64": "int64",
     "DT_STRING": "object",
 }
-# For each NumPy kind of dtype, the kinds of JSON values that convert to it.
+# Kinds of JSON values that convert to each kind of NumPy dtype.
 _KINDS = {"b": "b", "f": "fiu", "i": "iu"}
 # Errors raised by reading an answer with missing names or unexpected values.
 _UNEXPECTED = (
     *(LookupError, TypeError, AttributeError, ValueError),
     *(ArithmeticError, RecursionError),
 )
-# An answer could be endless: the most bytes to read, and to read at once.
+# Maximum bytes of an answer, and maximum bytes to read at once.
 _MOST_BYTES, _PART_BYTES = 2**30, 2**20
 _SHOWN = 100
 
@@ -51,7 +51,7 @@ class Client:
         version: Integer, the version that gets the requests.
 
     Raises:
-        ValueError: The model rejects a request; the message has its reason.
+        ValueError: The model rejects a request; the message gives the reason.
         LookupError: The server lacks the model, version or signature.
         ConnectionError: The server cannot be reached, is not ready, or is not
             TensorFlow Serving.
@@ -153,11 +153,11 @@ class Session:
     """Texts that are read incrementally; made by `Client.session`.
 
     The session sends the model's state with each request. Servers keep no
-    state, so any of several can answer.
+    state, so any server with this model can answer.
 
     Attributes:
-        next: Most probable words after the texts, as from `Client.next`; only
-            one list if the session was started with a string.
+        next: Most probable words after the texts, as from `Client.next`; a
+            single list if the session was started with a string.
     """
 
     def __init__(self, client, texts):
@@ -191,7 +191,7 @@ class Session:
 
 
 def _as_input(name, value):
-    """Converts an input to an array with a dtype that signatures have."""
+    """Converts an input to an array with a dtype that signatures accept."""
     value = np.asarray(value)
     if value.dtype.kind == "f":
         return value.astype("float32")
@@ -372,7 +372,7 @@ def _named(error):
 
 
 class _NoRedirection(urllib.request.HTTPRedirectHandler):
-    """Does not follow redirections."""
+    """Does not follow redirects."""
 
     def redirect_request(self, *arguments):
         return None

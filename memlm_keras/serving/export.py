@@ -90,7 +90,7 @@ def export(
         FileExistsError: `path` exists and may not be replaced.
         ImportError: A package that the format needs is not installed.
         ConnectionError: The engine for a `"web"` page cannot be downloaded.
-        RuntimeError: The process with another backend fails.
+        RuntimeError: The export process on another backend fails.
 
     Example:
 
@@ -362,7 +362,7 @@ def _as_float32(model):
 
 
 def _require_recogniser(vocabulary, contract, tokens):
-    """Raises `ValueError` unless the vocabulary has a recogniser's ids."""
+    """Raises `ValueError` unless the ids are a speech recognizer's."""
     if contract is None:
         raise ValueError(
             f"`tokens` needs a `contract`. Received: tokens={tokens!r} and "

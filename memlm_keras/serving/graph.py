@@ -12,12 +12,12 @@ import tensorflow as tf
 
 from memlm_keras.models.ensemble import models_of
 
-# Largest number of logits in a segment: 128 MiB in float32, twice in memory.
+# Largest number of logits in a segment: two float32 copies of 128 MiB.
 LOGITS = 2**25
 # Largest number of steps in a segment.
 STEPS = 128
-# Rows are scored up to a multiple of this number of steps: fewer segments save
-# more time than the steps after the end of a row cost.
+# Lengths are rounded up to a multiple of this number, because fewer segments
+# save more time than the additional steps cost.
 _SCORED_STEPS = 8
 
 
@@ -43,9 +43,9 @@ def trace(signatures, inputs):
 class Input(NamedTuple):
     """Input of a signature, with its required shape and conditions.
 
-    `sizes` are the axes after the rows, with `None` for the time. `conditions`
-    are functions that take this `Input`, a tensor of any shape and the
-    request's time, and return a `Condition`.
+    `sizes` are the sizes of the axes after the first; `None` stands for the
+    time. `conditions` are functions that take this `Input`, a tensor of any
+    shape and the request's time, and return a `Condition`.
     """
 
     name: str
@@ -111,7 +111,7 @@ def require_inputs(*inputs):
     ends = [-1]
     shapes = [part for one in hidden for part in (tf.shape(one), ends)]
     found = tf.concat(shapes, axis=0)
-    # The concatenation has at least two numbers: a shape and its end mark.
+    # The concatenation has at least two numbers: a shape and an end mark.
     found = tf.concat([found, ends], axis=0)
     rows, time = found[0], found[1]
     names = [
@@ -186,7 +186,7 @@ def all_hold(holds):
 
 def in_range(least, most=None, unit=""):
     """Returns a function for `Input.conditions` that checks integers; `most` is
-    an integer, `None`, or a function of the time that `unit` describes."""
+    an integer, `None`, or a function of the time, which `unit` describes."""
 
     def make(one, tensor, time):
         message = f"`{one.name}` must be at least {least}"

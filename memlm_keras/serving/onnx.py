@@ -23,8 +23,8 @@ _OPSET = 17
 
 
 def write(model, vocabulary, options, path):
-    """Writes a float32 language model as an ONNX file; returns the contract,
-    which `options` names."""
+    """Writes a float32 language model as an ONNX file; returns the object with
+    its inputs and outputs, which `options["contract"]` selects."""
     contract = CONTRACTS[options.get("contract")](model, vocabulary)
     with contextlib.nullcontext() if contract.loops else without_loops(model):
         written = convert(model, contract, contract.specification)
@@ -88,7 +88,7 @@ class NamedState:
     `next_<name>`."""
 
     ids = "token_ids"
-    # The axis of the rows in tensors where it is not the first.
+    # Axis of the rows in each tensor where it is not the first axis.
     rows = {}
     # Whether the graph reads more than one step.
     loops = False
@@ -220,8 +220,8 @@ class SherpaOffline(NamedState):
         return {"model_type": "rnnlm", **_ids_of(self)}
 
     def __call__(self, x, x_lens):
-        """Scores int64 ids `(N, T)` with lengths `(N,)` and their ends, from an
-        empty context."""
+        """Scores int64 ids `(N, T)` with lengths `(N,)`, and the end of each
+        row, from an empty context."""
         end = self.vocabulary.end_of_sentence_id
         x = _some_rows(x)
         lengths = tf.cast(x_lens, tf.int32)[:, None]
@@ -267,7 +267,7 @@ CONTRACTS = {
 # TensorFlow graph, which the converter replaces. Other layers, and LSTM or GRU
 # with other activations, are traced as usual.
 
-# ONNX's operator for each cell, and the indices of Keras' gates in its order.
+# ONNX's operator for each cell, and Keras' gate indices in ONNX's order.
 _OPERATORS = {
     keras.layers.LSTMCell: ("LSTM", (0, 3, 1, 2)),
     keras.layers.GRUCell: ("GRU", (0, 1, 2)),
@@ -302,7 +302,7 @@ def _call(layer):
     def call(sequences, initial_state=None, mask=None, training=False):
         if initial_state is None:
             initial_state = layer.get_initial_state(tf.shape(sequences)[0])
-        # ONNX's first axis is time; another one is for directions.
+        # ONNX's first axis is time; another axis is for directions.
         outputs, *states = tf.raw_ops.PyFunc(
             input=[
                 tf.transpose(sequences, (1, 0, 2)),

@@ -440,8 +440,8 @@ class ServedState:
 
 
 def fingerprint(model, vocabulary, state):
-    """Computes a number from 1 to 2^31 - 1 from weights, words and shapes, with
-    which a model rejects another model's state."""
+    """Computes a number from 1 to 2^31 - 1 from the weights, vocabulary and
+    state shapes, by which a model rejects another model's state."""
     digest = hashlib.sha256(vocabulary.fingerprint.encode())
     digest.update(repr(sorted(state.items())).encode())
     for part in models_of(model):
@@ -519,7 +519,7 @@ def _write_warm_up(requests, path):
 
 
 def _smaller(requests):
-    """Yields requests with one token, which run other operators."""
+    """Yields requests with one token, which run different operators."""
     for name, request in requests.items():
         if "token_ids" in request and "length" in request:
             ids, length = request["token_ids"][:, :1], request["length"][:1]

@@ -14,10 +14,10 @@ from memlm_keras.arguments import require_positive_integer
 class StopOnNaN(keras.callbacks.TerminateOnNaN):
     """Stops on a NaN or infinite loss and restores the last finite weights.
 
-    It also stops after an epoch whose validation loss or perplexity is NaN or
-    infinite, because the perplexity may overflow while the weights are finite.
-    It restores the optimizer's state too, so training can continue. Keras'
-    `TerminateOnNaN` leaves NaN weights in the model.
+    Training also stops after an epoch whose validation loss or perplexity is
+    NaN or infinite, because the perplexity may overflow while the weights are
+    finite. The optimizer's state is restored too, so training can continue.
+    Keras' `TerminateOnNaN` leaves NaN weights in the model.
 
     Snapshots are taken before the first batch, after each epoch and every
     `frequency` batches, if all weights are finite.
@@ -108,8 +108,8 @@ class CSVLogger(keras.callbacks.CSVLogger):
     """Writes the whole log after each epoch; a `Checkpoint` saves its rows.
 
     Keras' logger appends lines: a power cut may truncate one, and a resumed run
-    may log an epoch twice. `read()` returns the rows in the log file, for runs
-    whose checkpoint was written by version 1.0, without rows.
+    may log an epoch twice. `read()` returns the rows in the log file, for
+    checkpoints of version 1.0, which do not contain the rows.
     """
 
     def __init__(self, filename, read):
@@ -204,7 +204,7 @@ class HalveOnDrop(keras.callbacks.Callback):
     Weissenborn (2016, Section 5.1) halves when the validation accuracy falls
     over an epoch. Keras' `ReduceLROnPlateau` compares with the best value so
     far instead, so it also halves while a metric recovers. Halving discards
-    earlier values, so it happens at most once in `epochs` epochs.
+    earlier values, so the rate is halved at most once in `epochs` epochs.
 
     Args:
         monitor: String, name of a metric; larger values are better.
@@ -245,7 +245,7 @@ class HalveOnDrop(keras.callbacks.Callback):
                 self.values = self.values[-1:]
 
     def get_state(self):
-        """Returns the state for a `Checkpoint`: the values so far."""
+        """Returns the state for a `Checkpoint`: the metric's values so far."""
         return {"values": self.values}
 
     def set_state(self, state):
@@ -257,7 +257,7 @@ class FreezeEmbeddings(keras.callbacks.Callback):
     """Freezes the embeddings of some words in the first epochs.
 
     Pretrained vectors are not trained until the rest of the model has adapted
-    to them (Weissenborn, 2016, Section 5.1). Unfreezing needs no compilation.
+    to them (Weissenborn, 2016, Section 5.1). Unfreezing needs no recompilation.
 
     The callback restores the vectors after each batch, because an optimizer's
     momentum or weight decay also moves vectors without a gradient. Adam's bias
@@ -272,7 +272,7 @@ class FreezeEmbeddings(keras.callbacks.Callback):
 
     Raises:
         ValueError: `epochs` is negative; or, in `fit`, the model has no
-            `gradient_mask`, another vocabulary than `words`, or a
+            `gradient_mask`, a vocabulary of another size than `words`, or a
             `steps_per_execution` other than 1.
 
     Example:
@@ -341,7 +341,7 @@ class FreezeEmbeddings(keras.callbacks.Callback):
 class Throughput(keras.callbacks.Callback):
     """Logs `seconds` and `tokens_per_second` for each epoch.
 
-    For `memlm_keras.data.PairBatches`, it logs `pairs_per_second` instead.
+    For `memlm_keras.data.PairBatches`, `pairs_per_second` is logged instead.
     Validation time is not counted. Put this callback before loggers.
 
     Args:

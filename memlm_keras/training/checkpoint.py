@@ -40,14 +40,14 @@ class Checkpoint(keras.callbacks.Callback):
     If `path` exists, its run is resumed: the constructor moves the batches to
     the saved position, and `fit` restores the rest when it begins. A finished
     run can continue with more epochs, or with a more patient `EarlyStopping`,
-    as if set from the beginning. Put the checkpoint last in the list of
-    callbacks. Data, batches, callbacks, backend, model, optimizer and (see
-    `learning_rate`) learning rate must not change.
+    as if these had been set from the beginning. Put the checkpoint last in the
+    list of callbacks. Data, batches, callbacks, backend, model, optimizer and
+    (see `learning_rate`) learning rate must not change.
 
     Args:
         path: Path of the checkpoint file, `.npz`, replaced at each save.
         batches: `memlm_keras.data.Batches` for training. Other batches need
-            `identity()`, which returns plain values that identify them, and
+            `identity()`, which returns JSON values that identify them, and
             `start_at(epoch, batch)`, which moves them.
         callbacks: List of the other callbacks, whose state is saved, too. Your
             own callbacks need `get_state`, which returns JSON values, and
@@ -56,8 +56,8 @@ class Checkpoint(keras.callbacks.Callback):
             within an epoch; one is also saved after each epoch.
         learning_rate: Learning rate of a resumed run: `"checkpoint"` for the
             run's last rate, `"model"` for the compiled model's rate. `None`
-            means `"checkpoint"`, but raises an error if the model's rate is
-            neither the run's first nor its last.
+            means `"checkpoint"`, but the model's rate must equal the run's
+            first or last rate.
 
     Raises:
         ValueError: An argument is invalid; or, in the constructor or in `fit`,
@@ -92,14 +92,14 @@ class Checkpoint(keras.callbacks.Callback):
         self._first_rate = self._next_rate = None
         self._epoch = self._first_batch = 0
         self._saved = None
-        # Loaders and validation change the counters between epochs: these are
-        # restored before the next batch.
+        # Loaders and validation change the counters between epochs, so the
+        # counters are restored before the next batch.
         self._counters = None
         # Number of batches done in this epoch, and metrics after its last
         # batch, because validation overwrites them.
         self._done, self._metrics = 0, None
-        # Whether the saved run stopped during validation. If so, the last batch
-        # is trained again, and its result replaced by the saved state.
+        # Whether the saved run stopped during validation. In that case, the
+        # last batch is trained again, and the saved state replaces its result.
         self._validating = False
         if self.path.exists():
             self._saved = read(self.path)
@@ -160,8 +160,8 @@ class Checkpoint(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         if self._saved is not None:
-            # Keras builds metrics in the first step: add the saved sums after
-            # it, unless an epoch begins, which resets them.
+            # Keras builds metrics in the first step, so the saved sums are
+            # added after it, unless an epoch begins, which resets metrics.
             if self._validating:
                 for group in self._variables():
                     self._assign(group)
@@ -394,12 +394,12 @@ def _counter_variables(model):
 
 
 def _inner(optimizer):
-    """Returns the optimizer inside a `LossScaleOptimizer`, or itself."""
+    """Returns the optimizer, without a `LossScaleOptimizer` around it."""
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 
 def _rate(optimizer):
-    """Returns the learning rate as a float, or its schedule as plain values."""
+    """Returns the learning rate as a float, or its schedule as JSON values."""
     return plain(_inner(optimizer).get_config()["learning_rate"])
 
 
@@ -414,7 +414,7 @@ def _optimizer_config(optimizer):
 
 
 def plain(value):
-    """Converts a value to plain JSON values."""
+    """Converts a value to JSON values."""
     return json.loads(json.dumps(value, default=repr))
 
 
@@ -425,7 +425,7 @@ def _array(variable):
 
 
 def _shown(rate):
-    # More digits are rounding errors of float32.
+    # Further digits are rounding errors of float32.
     if isinstance(rate, float):
         return f"{rate:.6g}"
     return rate["class_name"] if isinstance(rate, dict) else str(rate)
@@ -435,8 +435,7 @@ def _shown(rate):
 
 
 def write(path, meta, arrays):
-    """Writes a dict of arrays and the plain values `meta`, whole or not at
-    all."""
+    """Writes a dict of arrays and the JSON values `meta`, atomically."""
     meta = json.loads(json.dumps({"format": FORMAT, **meta}))
     meta["checksum"] = _checksum(meta, arrays)
     with files.atomic_path(path) as temporary, open(temporary, "wb") as file:
@@ -444,7 +443,7 @@ def write(path, meta, arrays):
 
 
 def read(path):
-    """Reads a checkpoint; returns a dict of arrays, with plain values under
+    """Reads a checkpoint; returns a dict of arrays, with JSON values under
     `"meta"`."""
     remedy = "Remove it to begin anew, or put an intact copy in its place."
     with files.reading(path, "checkpoint", remedy):

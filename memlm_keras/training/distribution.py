@@ -1,5 +1,5 @@
-"""Trains on several devices: JAX shards the rows of batches; each replica on
-TensorFlow has its own rows, and sums are global."""
+"""Trains on several devices: JAX shards the rows of batches; on TensorFlow,
+each replica has its own rows, and sums are over all replicas."""
 
 import contextlib
 
@@ -12,7 +12,7 @@ from keras import tree
 def data_parallel(devices=None):
     """Returns a scope in which models are trained on several devices.
 
-    It is `keras.distribution.DataParallel(...).scope()` on JAX, and
+    The scope is `keras.distribution.DataParallel(...).scope()` on JAX, and
     `tf.distribute.MirroredStrategy(...).scope()` on TensorFlow. Build, train
     and evaluate the model within it.
 

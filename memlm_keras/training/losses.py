@@ -55,9 +55,9 @@ class SentenceCrossEntropy(TokenLoss):
     """Cross-entropy summed over each sentence and averaged over the batch.
 
     Tran et al. (2016) do not divide by the length of the sentence; their
-    learning rate of 1 and clipping norm of 5 depend on this. The average also
-    counts empty rows in `memlm_keras.data.SentenceBatches`, so each sentence
-    has the same weight.
+    learning rate of 1 and clipping norm of 5 depend on this sum. The average
+    also counts empty rows in `memlm_keras.data.SentenceBatches`, so each
+    sentence has the same weight.
 
     Example:
 

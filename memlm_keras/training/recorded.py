@@ -27,8 +27,8 @@ class Steps:
     """Runs a Keras trainer's steps, and records them for shapes that repeat.
 
     With a small model, a step spends more time in Python than in operations.
-    So its operations, with gradients and updates, are traced once per batch
-    shape and then run without Python, with the same results.
+    Therefore a step's operations, including gradients and updates, are traced
+    once per batch shape and then run without Python, with the same results.
 
     Steps whose Python code depends on the values of tensors cannot be traced;
     these run unchanged. Parameters have no `grad` after recorded steps.
@@ -134,8 +134,8 @@ class Recording:
             self.call = CudaGraph(self.call)
 
     def is_of(self, structure):
-        """Returns whether batches have this structure, and the model still the
-        recorded tensors."""
+        """Returns whether batches have the recorded structure, and the model
+        still has the recorded tensors."""
         return structure == self.structure and all(
             variable._value is tensor
             and tensor.data_ptr() == place
@@ -148,14 +148,14 @@ class Recording:
 
 
 def on_gpu(tensors):
-    """Returns whether all tensors are on a GPU. A CUDA graph repeats no
-    operation of the CPU."""
+    """Returns whether all tensors are on a GPU. A CUDA graph cannot replay
+    operations on the CPU."""
     return all(tensor.is_cuda for tensor in tensors)
 
 
 class CudaGraph:
     """Runs a function as one CUDA graph from its second call on, or warns and
-    runs it as it is if PyTorch cannot capture it."""
+    calls it directly if PyTorch cannot capture it."""
 
     def __init__(self, run):
         self.run = run

@@ -51,7 +51,7 @@ def presets(
             print(f"\n{paper.source()}")
             last = paper
         if registry.resized(name, row, sizes).parameters is None:
-            # Counting parameters needs a model, and so Keras.
+            # Counting parameters needs a model, which needs Keras.
             process.import_keras()
         preset = registry.get(name, **sizes)
         count = memlm.presets.count_params(name, size, **sizes)

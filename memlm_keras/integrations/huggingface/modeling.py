@@ -73,7 +73,7 @@ class MemlmCache(transformers.Cache):
         super().__init__(layers=[])
         self.reset()
 
-    # With this, `generate` passes only columns that have not been read.
+    # Makes `generate` pass only columns that have not been read.
     is_linear = [False]
 
     def get_seq_length(self, layer_idx=0):
@@ -257,7 +257,7 @@ class MemlmForCausalLM(
             if read.all():
                 logits, state = step(input_ids.int(), state, self.training)
                 return logits.float(), state
-            # For each row, the columns of its tokens, and then of its padding.
+            # Columns of the tokens of each row, then columns of its padding.
             columns = torch.argsort(~read, dim=1, stable=True)
             lengths = read.sum(dim=1)
             logits = torch.zeros(
