@@ -42,7 +42,7 @@ def mean_attention(model, batches):
         count += int(full.sum())
     if not count:
         raise ValueError(
-            "The text is too short: its memory is never full. Received: "
+            "The text is too short to fill the memory. Received: "
             f"batches of {batches.num_tokens} tokens in {batches.batch_size} "
             "rows"
         )

@@ -254,7 +254,7 @@ def dependency_attention(
     if not bins or not apart or any(low > high for low, high in bins):
         raise ValueError(
             "`bins` must be pairs (nearest, farthest) of distances from 1 on, "
-            f"ascending and apart, such as {BINS[-3:]}. Received: {bins}"
+            f"ascending and disjoint, such as {BINS[-3:]}. Received: {bins}"
         )
     sentences = [sentence for sentence in sentences if sentence.words]
     if not sentences:
@@ -333,7 +333,7 @@ def plot_dependency_attention(
     missing = set(dependencies) - set(attention.dependencies)
     if missing or not len(dependencies):
         raise ValueError(
-            "`dependencies` must be some of those in `attention`, "
+            "`dependencies` must be among those in `attention`, "
             f"{list(attention.dependencies)}. Received: {list(dependencies)}"
         )
     rows = [attention.dependencies.index(name) for name in dependencies]

@@ -488,7 +488,7 @@ def sentence_starts(tokens, end_of_sentence_id=0):
     ends = np.flatnonzero(tokens == end_of_sentence_id)
     if not len(ends) or ends[-1] != len(tokens) - 1:
         raise ValueError(
-            "`tokens` must end with the end of a sentence, the id "
+            "`tokens` must end with the end-of-sentence token, id "
             f"{end_of_sentence_id}. Received: tokens that end with "
             f"{np.asarray(tokens[-3:])}"
         )

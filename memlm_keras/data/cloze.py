@@ -81,7 +81,7 @@ class ClozeQuestion:
         if self.answer not in self.candidates:
             raise ValueError(
                 "`answer` must be one of the candidates. Received: "
-                f"{self.answer!r}, of the candidates {self.candidates!r}"
+                f"answer={self.answer!r}, candidates={self.candidates!r}"
             )
 
     def word(self, candidate):

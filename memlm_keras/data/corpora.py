@@ -175,7 +175,7 @@ def load(
         if vocabulary_size is not None:
             raise ValueError(
                 "`vocabulary_size` cannot be given for the embedded corpus, "
-                "whose entropy is known for all its words only. Received: "
+                "whose entropy is known only with all words. Received: "
                 f"vocabulary_size={vocabulary_size}"
             )
         from memlm_keras.data import embedded

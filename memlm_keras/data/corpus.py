@@ -150,7 +150,7 @@ class Corpus:
         split = split_of(self, split)
         if documents and sentences:
             raise ValueError(
-                "`documents` and `sentences` exclude each other. Received: "
+                "`documents` and `sentences` cannot both be true. Received: "
                 "both true"
             )
         if documents and split.document_starts is None:
@@ -205,7 +205,7 @@ def split_of(corpus, split):
         return split
     if split not in SPLITS:
         raise ValueError(
-            f"`split` must be one of {SPLITS}, or a split itself. Received: "
+            f"`split` must be one of {SPLITS}, or a `Split`. Received: "
             f"split={split!r}"
         )
     return getattr(corpus, split)

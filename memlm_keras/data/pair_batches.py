@@ -77,8 +77,8 @@ class PairBatches(EpochBatches):
         counts = {len(self.premises), len(self.hypotheses), len(self.labels)}
         if len(counts) > 1 or not len(self.labels):
             raise ValueError(
-                "`premises`, `hypotheses` and `labels` must have one length, "
-                f"at least 1. Received lengths: {len(self.premises)}, "
+                "`premises`, `hypotheses` and `labels` must have equal "
+                f"lengths, at least 1. Received: {len(self.premises)}, "
                 f"{len(self.hypotheses)} and {len(self.labels)}"
             )
         if self.labels.min() < 0:

@@ -236,7 +236,7 @@ def _own_rows(paths, labels):
     counts = collections.Counter(row["label"] for _, row in parts[0])
     if labels is None and not 1 < len(counts) <= sum(counts.values()) / 2:
         raise ValueError(
-            f"{paths[0]}: pairs need at least two labels, each of several "
+            f"{paths[0]} must have at least two labels, each with several "
             f"pairs. Received: {', '.join([*counts][:5])} ({len(counts)} "
             f"labels of {sum(counts.values()):,} pairs)"
         )

@@ -171,8 +171,8 @@ def _read_enclosed(questions, lines, answers, solutions):
         if not begin and not end:
             raise ValueError(
                 f"{questions}, line {first}: the five sentences from here on "
-                "must differ in one place only. Received: sentences that "
-                "neither begin nor end alike. Earlier lines may be missing."
+                "must differ in one place only. Received: sentences without "
+                "a common beginning or end. Earlier lines may be missing."
             )
         candidates = [
             " ".join(words[begin : len(words) - end]) for words in five

@@ -84,7 +84,7 @@ def _processor(model):
         processor.LoadFromSerializedProto(model)
     except RuntimeError as error:
         raise ValueError(
-            "The bytes must be a SentencePiece model, and whole. Received: "
+            "The bytes must be a complete SentencePiece model. Received: "
             f"{len(model)} bytes"
         ) from error
     return processor

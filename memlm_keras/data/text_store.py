@@ -320,7 +320,7 @@ def _decode(data, path, offset):
         ) from error
     if (zero := data.find(0)) >= 0:
         raise ValueError(
-            f"The file {path} is no text: it has a zero byte at byte offset "
+            f"The file {path} is not text: it has a zero byte at byte offset "
             f"{offset + zero}."
         )
     # Some editors begin a file with a byte order mark.

@@ -275,14 +275,14 @@ def _require_questions(model, questions, vocabulary, batch_size):
     own_end = getattr(model.memory, "end_of_sentence_id", end)
     if own_end != end:
         raise ValueError(
-            "`vocabulary` must end sentences with the id of the model's "
+            "`vocabulary` must have the end-of-sentence id of the model's "
             f"{name}, {own_end}. Received: end_of_sentence_id={end}"
         )
     for index, question in enumerate(questions):
         if question.context:
             raise ValueError(
                 "`questions` must have no context for a bidirectional model: "
-                f"its {name} reads a sentence by itself. Received: question "
+                f"its {name} reads single sentences. Received: question "
                 f"{index} with a context of {len(question.context)} sentences"
             )
     return vocabulary

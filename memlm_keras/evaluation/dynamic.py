@@ -100,7 +100,7 @@ class DynamicEvaluator:
             received = [np.shape(each) for each in squares]
             if shapes != received:
                 raise ValueError(
-                    "`mean_squares` must be of the shapes of the model's "
+                    "`mean_squares` must have the shapes of the model's "
                     f"trainable weights, {shapes}. Received: the shapes "
                     f"{received}"
                 )

@@ -48,8 +48,8 @@ def monte_carlo_perplexity(
     require_method("with_fixed_dropout", model)
     if not variants.drops(model):
         raise ValueError(
-            "`model` must have dropout. Received: a model whose rates of "
-            "dropout are zero"
+            "`model` must have dropout. Received: a model whose dropout "
+            "rates are zero"
         )
     average = _Average(model, samples, seed, verbose)
     result = perplexity(average, batches, verbose=0, also=also)

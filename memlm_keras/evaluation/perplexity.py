@@ -119,7 +119,7 @@ def lowest(perplexities):
     finite = np.where(np.isfinite(perplexities), perplexities, np.inf)
     if np.isinf(finite).all():
         raise ValueError(
-            "There must be a choice with a finite perplexity. Received: "
+            "At least one perplexity must be finite. Received: "
             f"perplexities {np.ravel(perplexities).tolist()}"
         )
     return np.unravel_index(np.argmin(finite), finite.shape)
@@ -235,7 +235,7 @@ def token_losses(model, batches, verbose=0):
     counts = np.bincount(places, minlength=batches.num_tokens)
     if np.any(counts != 1):
         raise ValueError(
-            "`batches` must hold each sentence of their text once, and whole. "
+            "`batches` must hold each sentence of the text once, uncut. "
             f"Received: {type(batches).__name__} that do not"
         )
     losses = np.zeros(batches.num_tokens)

@@ -197,7 +197,7 @@ def _find_splits(path):
         if not paths:
             raise options.UsageError(
                 f"dataset={path} must hold {names[0]}.txt, or a folder "
-                f"{names[0]} of documents, as it holds other splits."
+                f"{names[0]} of documents, because it holds other splits."
             )
     return [paths[0] for paths in matches]
 
@@ -264,7 +264,7 @@ def require_counts(experiment, asked):
         raise options.UsageError(
             "--compare counts words, for which the end of a sentence must have "
             f"the id 0. Received: the id {corpus.vocabulary.end_of_sentence_id}"
-            f", as the vocabulary of preset={experiment.preset_name} has it"
+            f" in the vocabulary of preset={experiment.preset_name}"
         )
 
 

@@ -669,7 +669,7 @@ def experiment_of(folder, **changes):
         if changes:
             raise
         raise options.UsageError(
-            f"The settings in {folder.path / CONFIG} are refused: {error}"
+            f"The settings in {folder.path / CONFIG} are invalid: {error}"
         ) from None
 
 

@@ -46,7 +46,7 @@ def check_pictures(experiment, pictures):
     if "sentence" in pictures and not pictures["sentence"].split():
         raise options.UsageError("sentence must hold at least one word.")
     if ("premise" in pictures) != ("hypothesis" in pictures):
-        raise options.UsageError("premise and hypothesis go together.")
+        raise options.UsageError("Give both premise and hypothesis.")
     if not names:
         return
     memory = experiment.preset.get("model", {}).get("memory")
@@ -72,7 +72,7 @@ def analyses_of(pictures):
     for name in names:
         if name not in ANALYSES:
             raise options.UsageError(
-                f"analyses must list some of {', '.join(ANALYSES)}. Received: "
+                f"analyses must be among {', '.join(ANALYSES)}. Received: "
                 f"{name!r}.{options.nearest(name, ANALYSES)}"
             )
     return names

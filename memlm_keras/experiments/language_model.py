@@ -169,8 +169,8 @@ class LanguageModelExperiment(Experiment):
         paper, row = registry.find(name)[0], name.partition("/")[2]
         if paper.matched_to is None:
             raise options.UsageError(
-                f"match_parameters: no row of {paper.citation} sets the size "
-                f"of the others. Received: preset={name}"
+                f"match_parameters: {paper.citation} has no row whose size the "
+                f"other rows match. Received: preset={name}"
             )
         if row in paper.unmatched:
             return units
@@ -352,7 +352,7 @@ def _preset_of_trained(name, folder, overrides):
     model = trained.read_config(folder)
     if model.pop("vocabulary", None) is None:
         raise options.UsageError(
-            f"{name} has no vocabulary, so it reads no text."
+            f"{name} has no vocabulary, so it cannot read text."
         )
     preset = registry.get(_OWN)
     _change_training(preset, overrides)

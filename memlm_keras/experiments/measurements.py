@@ -410,7 +410,7 @@ def _check_completion(experiment, asked):
     if len(paths) == 1:
         ((name, path),) = paths.items()
         raise UsageError(
-            f"questions and answers need each other. Received: {name}={path}"
+            f"Give both questions and answers. Received: {name}={path}"
         )
     for name, path in paths.items():
         if not pathlib.Path(path).is_file():

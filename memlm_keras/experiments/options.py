@@ -159,7 +159,7 @@ def read_options(options, values, kind=None):
         if kind is not None and kind not in option.kinds:
             raise NoUseError(
                 name,
-                f"{name} has no meaning for {KINDS[kind]}. Received: "
+                f"{name} does not apply to {KINDS[kind]}. Received: "
                 f"{name}={value}",
             )
         given[name] = option.read(value)

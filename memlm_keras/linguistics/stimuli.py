@@ -284,7 +284,7 @@ def _words(row, sentence, regions):
             found.append(bare)
             numbers.append(here)
     if inside:
-        raise ValueError(f"the asterisks of {row[sentence]!r} must pair")
+        raise ValueError(f"the asterisks of {row[sentence]!r} must be paired")
     if not found:
         raise ValueError(f"{sentence} has no word")
     return found, numbers

@@ -192,8 +192,8 @@ class _ArpaReader:
         line = next(self.lines, b"")
         if line and not line.startswith(b"\\"):
             raise self.error(
-                f"\\data\\ says {count} of order {self.order}, and there are "
-                f"more: {_shown(line)}"
+                f"\\data\\ declares {count} of order {self.order}, but the "
+                f"file has more: {_shown(line)}"
             )
         self.lines = itertools.chain([line], self.lines)
 
@@ -208,7 +208,7 @@ def _words(path):
             except UnicodeDecodeError as error:
                 raise reader.error(f"{_shown(word)} is not UTF-8") from error
             if name in words:
-                raise reader.error(f"the 1-gram {name} is there twice")
+                raise reader.error(f"the 1-gram {name} occurs twice")
             words[name] = None
     return words
 
@@ -239,7 +239,7 @@ def _ids(words, vocabulary, path):
     if missing:
         raise ValueError(
             f"`vocabulary` must have no words that are not in {path}. "
-            f"Received: one with {len(missing)} more, such as "
+            f"Received: {len(missing)} other words, such as "
             f"{missing[:5]}. Use `arpa_vocabulary(path)`"
         )
     return {name.encode(): id for name, id in ids.items()}, boundaries
@@ -277,7 +277,7 @@ def _ngrams(reader, ids, boundaries, tables):
     sorting = np.argsort(keys)
     keys = keys[sorting]
     if np.any(keys[1:] == keys[:-1]):
-        raise ValueError(f"a {order}-gram is there twice")
+        raise ValueError(f"a {order}-gram occurs twice")
     return _table(keys, *values[sorting].T)
 
 

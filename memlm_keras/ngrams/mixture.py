@@ -142,7 +142,7 @@ class Mixture(Scorer):
         sizes = [model.vocabulary_size for model in models]
         if len(set(sizes)) != 1:
             raise ValueError(
-                "`models` must have one vocabulary. Received: models with "
+                "`models` must have the same vocabulary. Received: models with "
                 f"vocabulary_size {sizes}"
             )
         weights = np.asarray(weights, "float64")

@@ -176,15 +176,15 @@ def check_path(path, overwrite=False, format="tf_saved_model"):
         )
     is_ours = path.is_file() if suffix else (path / mark).exists()
     if path.exists() and not (overwrite and is_ours):
-        what, instead = "that is no export of this format, and stays", ""
+        what, instead = " and is not an export in this format", ""
         if is_ours:
-            what = "already"
+            what = ""
             instead = (
                 ", or pass `overwrite=True` to replace this earlier export "
                 "(--overwrite of `memlm export`)"
             )
         raise FileExistsError(
-            f"There is something at `path` {what}. Received: path={path}. "
+            f"`path` already exists{what}. Received: path={path}. "
             f"Choose another path{instead}."
         )
     return path
@@ -215,7 +215,7 @@ def _check_version(path, overwrite, format):
         )
     if path.exists() and not overwrite:
         raise FileExistsError(
-            f"There is something at `path` already. Received: path={path}. "
+            f"`path` already exists. Received: path={path}. "
             "Export the next version, "
             f"{path.with_name(str(_next_version(path.parent)))}, or pass "
             "`overwrite=True` (--overwrite of `memlm export`)."

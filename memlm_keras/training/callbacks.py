@@ -134,7 +134,7 @@ class CSVLogger(keras.callbacks.CSVLogger):
         if len(self.rows) < epoch:
             raise ValueError(
                 f"{self.filename} ends before epoch {epoch}, at which training "
-                "continues. Put a whole copy in its place, or begin anew."
+                "continues. Restore the complete file, or train again."
             )
 
     def on_epoch_end(self, epoch, logs=None):
@@ -233,8 +233,8 @@ class HalveOnDrop(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         if self.monitor not in (logs or {}):
             raise ValueError(
-                f"There is no {self.monitor!r} to halve the learning rate by; "
-                f"is there validation data? Received: {sorted(logs or {})}"
+                f"`monitor` {self.monitor!r} must be in the logs; is there "
+                f"validation data? Received: {sorted(logs or {})}"
             )
         self.values.append(float(logs[self.monitor]))
         if len(self.values) > self.epochs:

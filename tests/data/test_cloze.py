@@ -96,7 +96,7 @@ ONE = cbt_question()
         (ONE[: ONE.index("7 ")], "line 6: the file ends after 6 sentences"),
         (ONE.replace("XXXXX", "Dan"), "line 21: .*one blank XXXXX.*: 0 in .``"),
         (ONE.replace("it", "XXXXX"), "line 21: .*exactly one blank.*: 2 in"),
-        (ONE.replace("Dan\t", "Zoe\t"), "line 21: `answer` .*'Zoe', of the"),
+        (ONE.replace("Dan\t", "Zoe\t"), "line 21: `answer` .*='Zoe', cand"),
         (ONE.replace("\t", " "), r"line 21: .*two tabs.*the fields \[\]"),
         (ONE.replace("\t\t", "\tx\t"), r"line 21: .*\['Dan', 'x', 'Ann"),
         (

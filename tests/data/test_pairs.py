@@ -189,7 +189,7 @@ def test_pairs_without_a_gold_label_are_left_out(names, tmp_path):
 @pytest.mark.parametrize(
     "files, message",
     [
-        ({"a.tsv": OWN[::2]}, "a.tsv: pairs need at least two labels"),
+        ({"a.tsv": OWN[::2]}, "a.tsv must have at least two labels"),
         ({"a.tsv": [(a, b, a) for a, b, _ in OWN]}, r"\(20 labels of 20 pa"),
         ({"a.tsv": OWN[:3]}, r"\(2 labels of 3 pairs\)"),
         ({"a.tsv": [*OWN, ("a", " ", "no")]}, "line 22: the hypothesis must"),
@@ -429,7 +429,7 @@ def test_epochs_of_other_lengths_than_passes(per_epoch):
         ({"premises": [[1], []]}, r"`premises\[1\]` must be a 1-D array"),
         ({"hypotheses": [[1], [0.5]]}, r"`hypotheses\[1\]` must be"),
         ({"premises": [[1], [-1]]}, "not be negative.*position 1"),
-        ({"labels": [0]}, "must have one length.*2, 2 and 1"),
+        ({"labels": [0]}, "have equal lengths.*2, 2 and 1"),
         ({"labels": [0, -1]}, "`labels` must not be negative"),
         ({"batch_size": 0}, "`batch_size` must be .*at least 1"),
         ({"bucket_batches": 0}, "`bucket_batches` must be .*at least 1"),

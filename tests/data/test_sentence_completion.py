@@ -181,7 +181,7 @@ def test_damage_of_the_form_for_language_models_is_reported(read):
         ("<s> Fire", "Fire", "questions.txt, line 7: expected a sentence '<s>"),
         ("last </s>", "last", "questions.txt, line 6: expected a sentence"),
         ("<s> Joy can't last </s>", "<s> </s>", "questions.txt, line 8: expec"),
-        ("<s> Joy can't last", "<s> Joy", "questions.txt, line 6: .* alike"),
+        ("<s> Joy can't last", "<s> Joy", "questions.txt, line 6: .* common"),
     ]:
         with pytest.raises(ValueError, match=message):
             read((questions.replace(old, new), answers), tokenize=None)

@@ -136,7 +136,7 @@ def test_wrong_questions_for_a_bidirectional_model():
     questions = [*make_questions(2, 0, 0), *make_questions(1, 0, 3)]
     with pytest.raises(ValueError, match="no context.* question 2 .* of 3 sen"):
         cloze_scores(make("bidirectional"), questions, VOCABULARY)
-    with pytest.raises(ValueError, match="`vocabulary` must end .*, 1. .*=0"):
+    with pytest.raises(ValueError, match="`vocabulary` must have .*, 1. .*=0"):
         cloze_scores(make("other_end"), questions[:1], VOCABULARY)
 
 

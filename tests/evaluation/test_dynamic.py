@@ -203,7 +203,7 @@ def test_a_rate_that_diverges_is_not_chosen(model):
     # Kernels differ in what they make of numbers that are too large.
     assert not np.isfinite(choice.perplexities[0, 0])
     assert choice.evaluator.rate == 0.01
-    with pytest.raises(ValueError, match="a choice with a finite perplexity"):
+    with pytest.raises(ValueError, match="one perplexity must be finite"):
         choose_dynamic(model, batches, rates=(1e30,), decays=(0,), verbose=0)
 
 
@@ -238,7 +238,7 @@ def test_no_score_of_weights_that_diverge_is_the_best(
         ),
         (
             lambda lm: DynamicEvaluator(lm, 1.0, 0.1, [np.ones(3)]),
-            "`mean_squares` must be.*Received: the shapes",
+            "`mean_squares` must have.*Received: the shapes",
         ),
         (lambda lm: DynamicEvaluator(Ensemble([lm]), 1.0), "must be a single"),
         (

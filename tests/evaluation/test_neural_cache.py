@@ -67,7 +67,7 @@ def test_a_perplexity_that_is_not_finite_is_not_chosen(other):
     assert (choice.cache.theta, choice.cache.weight) == (0.2, 0.3)
     assert "perplexity 2.00 with theta=0.2" in str(choice)
     none = dataclasses.replace(choice, perplexities=grid * other)
-    with pytest.raises(ValueError, match="a choice with a finite perplexity"):
+    with pytest.raises(ValueError, match="one perplexity must be finite"):
         _ = none.cache
 
 

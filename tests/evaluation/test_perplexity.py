@@ -277,5 +277,5 @@ def test_the_order_is_that_of_the_text(seeded_model, batches):
 
 def test_sentences_that_are_cut_are_refused(seeded_model):
     batches = SentenceBatches(TOKENS, 2, longest=4)
-    with pytest.raises(ValueError, match="each sentence of their text once"):
+    with pytest.raises(ValueError, match="each sentence of the text once"):
         sentence_losses(seeded_model, batches)

@@ -244,7 +244,7 @@ def test_counts(memlm, refused, folder):
     expected = results_of(run)["test"]["perplexity"]
     told = memlm("evaluate", run)
     assert perplexity_of(told) == pytest.approx(expected, abs=1e-3)
-    message = "dynamic has no meaning for n-gram models ... no weights"
+    message = "dynamic does not apply to n-gram models ... no weights"
     refused(message, "evaluate", run, "--dynamic")
     (folder / "other.txt").write_text("sea sea saw\n" * 40)
     told = memlm("evaluate", run, "--dataset=other.txt")
@@ -339,7 +339,7 @@ def test_wrong_requests_by_recency(refused, train, run, folder, classifier):
     for message, *arguments in (
         ("split needs --by=recency", run, "--split=test"),
         ("by must be one of recency", run, "--by=length"),
-        ("dynamic is not measured by recency", run, by, "--dynamic"),
+        ("dynamic cannot be used with --by", run, by, "--dynamic"),
         ("given twice", run, run, by),
         ("of class EntailmentClassifier", classifier, by, "--dataset=text"),
         ("cache_size needs a run f", "alone.keras", by, "--cache_size=9"),

@@ -92,7 +92,7 @@ def test_matched_parameters(folder):
         "daniluk2017/rm_tm_gated", "text", match_parameters=True, scale=0.05
     )
     assert larger.settings["units"] == 15
-    with pytest.raises(UsageError, match="sets the size of the others"):
+    with pytest.raises(UsageError, match="no row whose size the other"):
         Experiment("tran2016/lstm_1", "text", match_parameters=True).make()
 
 
@@ -322,7 +322,7 @@ def test_sentence_completion_by_a_bidirectional_model(folder):
     assert "NO PERPLEXITY" in found["validation"]["protocol"]
     assert found["dropout"] == {"between": 0.3, "outputs": 0.3}
     for wrong, message in (
-        ({"questions": "x"}, "need each other"),
+        ({"questions": "x"}, "both questions and answers"),
         ({"questions": "x", "answers": "y"}, "no file questions=x"),
     ):
         with pytest.raises(UsageError, match=message):
@@ -468,7 +468,7 @@ def test_ngram_models(folder):
         assert found[split]["total_tokens"] == len(text.tokens)
     assert found["order"] == 3 and found["parameters"] > 0
     assert 2 < found["test"]["perplexity"] < 12
-    with pytest.raises(UsageError, match="no meaning for n-gram models"):
+    with pytest.raises(UsageError, match="not apply to n-gram models"):
         Experiment("kneser_ney_5", "text", scale=0.5)
 
 

@@ -193,7 +193,7 @@ def test_counts():
         ({"at": "third"}, "at", "at must have positions of words, such as 7"),
         ({"at": ""}, "at", "No word is in a region. Received: regions='at'"),
         ({}, "marked", "No word is in a region"),
-        ({"sentence": "w1 *w2"}, "marked", "asterisks of 'w1 .w2' must pair"),
+        ({"sentence": "w1 *w2"}, "marked", "of 'w1 .w2' must be paired"),
         ({"sentence": "* *"}, "marked", "sentence has no word"),
         ({"sentence": " "}, None, "Row 1: sentence has no word"),
         ({}, "where", "There is no column 'where'. Received: item, sentence"),

@@ -196,11 +196,15 @@ def test_a_file_written_elsewhere(tmp_path):
         (
             "ngram  2 = 3",
             "ngram 2=2",
-            "line 18: .*says 2 of order 2, and there are more: -0.3 a",
+            "line 18: .*declares 2 of order 2, but the file has more: -0.3 a",
         ),
-        ("ngram 1=5", "ngram 1=4", "says 4 of order 1, .*more: -0.75 a -0.5"),
-        ("-0.75 a -0.5", "-0.75 b", "line 13: the 1-gram b is there twice"),
-        ("-0.2 <s> b", "-0.2 b a", "there twice"),
+        (
+            "ngram 1=5",
+            "ngram 1=4",
+            "declares 4 of order 1, .*more: -0.75 a -0.5",
+        ),
+        ("-0.75 a -0.5", "-0.75 b", "line 13: the 1-gram b occurs twice"),
+        ("-0.2 <s> b", "-0.2 b a", "occurs twice"),
         ("-0.5 b -0.125", "-0.5 d -0.125", "lacks 1, such as .'d'"),
     ],
 )
@@ -345,7 +349,7 @@ def test_vocabularies_that_it_refuses(model, tmp_path):
             ngrams.write_arpa(model, path, vocabulary)
     assert not path.exists()
     ngrams.write_arpa(model, path, VOCABULARY, verbose=0)
-    with pytest.raises(ValueError, match="no words.*1 more, such as .'more'"):
+    with pytest.raises(ValueError, match="no words.*1 other .*as .'more'"):
         ngrams.read_arpa(path, Vocabulary([*VOCABULARY.tokens, "more"]))
     for marks in ("<s>", "</s>"):
         path.write_text(arpa(UNIGRAMS, BIGRAMS))

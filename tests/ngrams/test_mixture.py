@@ -142,7 +142,7 @@ def test_what_they_refuse(model):
     for call, arguments, message in (
         (UnigramCache, (SIZE, 0), "size.*at least 1.*=0"),
         (UnigramCache, (SIZE, 5, 1.5), "`decay` must be above 0.*1.5"),
-        (Mixture, (others, [0.5, 0.5]), r"one vocabulary.*\[9, 4\]"),
+        (Mixture, (others, [0.5, 0.5]), r"same vocabulary.*\[9, 4\]"),
         (Mixture, (two, [0.5, 0.6]), "`weights` must be 2 numbers"),
         (Mixture, (two, [1.0]), "`weights` must be 2 numbers"),
         (Mixture, (two, [-0.5, 1.5]), "`weights` must be 2 numbers"),

@@ -211,11 +211,11 @@ def test_a_triton_repository(lm, tmp_path):
     require_triton(lm, folder, 20)
     labels = folder / config_of(folder).output[0].label_filename
     assert labels.read_text().splitlines() == PIECES
-    with pytest.raises(FileExistsError, match="something at `path`"):
+    with pytest.raises(FileExistsError, match="`path` already exists"):
         export(lm, folder, format="triton")
     assert check_path(folder, overwrite=True, format="triton") == folder
     (tmp_path / "mine").mkdir()
-    with pytest.raises(FileExistsError, match="no export.*another path.$"):
+    with pytest.raises(FileExistsError, match="not an export.*another path.$"):
         check_path(tmp_path / "mine", overwrite=True, format="triton")
 
 

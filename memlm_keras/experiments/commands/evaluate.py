@@ -231,7 +231,7 @@ def _evaluate_by(runs, text, parts, measures, verbose, typed):
     for name, value in measures.items():
         if name != "cache_size":
             raise options.UsageError(
-                f"{name} is not measured by recency. Received: {name}={value}"
+                f"{name} cannot be used with --by. Received: {name}={value}"
             )
     require_different([run.path for run in runs])
     for run in runs:
