@@ -32,8 +32,8 @@ class Associations(NamedTuple):
 def associations(model, source, target, written="written"):
     """Computes what a memory writes and reads in a pair of sequences.
 
-    With `model.conditioning == "source"`, the vectors read are `phi_t` of the
-    source; otherwise they come from the memory that the target continues.
+    With `model.conditioning == "source"`, the target's reads are `phi_t`, from
+    the source's memory; otherwise they are from the memory that continues.
 
     Args:
         model: `memlm_keras.EntailmentClassifier` or
@@ -95,7 +95,7 @@ def plot_associations(similarity, source, target, path, title=None):
         source, target: Lists of strings.
 
     Raises:
-        ValueError: The numbers of words and of rows or columns differ.
+        ValueError: The words do not match the shape of `similarity`.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""Attention by memory position over a text, and over sentences."""
+"""Computes attention by memory position, over texts and sentences."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""Writes PNG and CSV files for all analyses, whole or not at all."""
+"""Writes PNG and CSV files for all analyses, atomically."""
 
 import csv
 import re

@@ -217,7 +217,7 @@ def plot_sentence_attention(predictions, path, title=None):
 
     As in Salton et al. (2017), Figures 2 and 3, there is one panel per model,
     with input words from left to right and predicted words from top to bottom.
-    Each square shows its weight, except weights that round to 0 or 1.
+    Each square shows its weight, unless the weight rounds to 0 or 1.
 
     Args:
         predictions: Dict from titles to `SentencePredictions` for the same

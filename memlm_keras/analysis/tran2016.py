@@ -17,7 +17,7 @@ from memlm_keras.data.batches import sentence_starts
 
 ALL = "ALL"
 _CHUNK = 1 << 20
-# The paper does not state the bins in Figure 6; these are our choice.
+# The paper does not state the bins in Figure 6; these bins are our choice.
 BINS = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 7), (8, 10), (11, 15))
 
 
@@ -104,7 +104,7 @@ def attention_columns(
     ):
         if weights is None:
             weights = np.zeros((samples, read_weights.shape[-1]), "float32")
-        # `positions` are of predicted words, `chosen` of the words before them.
+        # `positions` holds predicted words, `chosen` the words before these.
         before = read[positions] - 1
         place = np.minimum(np.searchsorted(chosen, before), samples - 1)
         hit = chosen[place] == before
@@ -121,8 +121,8 @@ def attention_columns(
 def plot_attention_columns(columns, path, title=None):
     """Draws `AttentionColumns` side by side as a PNG file.
 
-    As in Tran et al. (2016), Figure 4, darker is higher, the most recent
-    position is at the bottom, and the word just read is below each column.
+    As in Tran et al. (2016), Figure 4, dark cells have high weights, the most
+    recent position is at the bottom, and the word just read is below.
 
     Example:
 
@@ -279,7 +279,7 @@ def dependency_attention(
         inside = np.array(
             [(low <= distances) & (distances <= high) for low, high in bins]
         )
-        # -1 for slots outside all bins.
+        # -1 marks slots outside all bins.
         bin_of_slot = np.where(inside.any(axis=0), inside.argmax(axis=0), -1)
         attended = positions[:, None] - distances
         labels = text.labels(positions[:, None], distances)
@@ -415,8 +415,8 @@ class ParsedText:
         return self._is_word[predicted] & (attended >= self._begins[predicted])
 
     def labels(self, predicted, distances):
-        """Returns the index in `names` of the path between position `predicted`
-        and the word `distances` before, -1 if there is none."""
+        """Returns the index in `names` of the path to position `predicted` from
+        the word `distances` before it, -1 if there is no path."""
         far = distances >= self._labels.shape[1]
         return self._labels[predicted, np.where(far, 0, distances)]
 
@@ -514,16 +514,16 @@ def distant_pairs(
     """Finds distant most-attended words, and counts them in training data.
 
     See Tran et al. (2016), Table 3. Each sentence is read from the initial
-    state. A step gives a pair if the word in its most-attended slot (or the
-    most recent of several) is at least `minimum_distance` before the predicted
-    word. Ends of sentences do not count as words; unknown words do.
+    state. A step gives a pair if the word in its most-attended slot (in a tie,
+    the most recent) is at least `minimum_distance` before the predicted word.
+    Ends of sentences do not count as words; unknown words do.
 
     Args:
         model, text, vocabulary: See `attention_columns`.
         training_text: Text in which pairs are counted, in either form of
             `text`.
         minimum_distance: Integer, 7 for "more than six positions to the left".
-            Co-occurrences are counted at this and each larger distance up to
+            Co-occurrences are counted at `minimum_distance` and above, up to
             the oldest slot: 7 to 15 for a memory of 15 words.
 
     Returns:

@@ -14,9 +14,9 @@ _CHUNK = 1 << 20
 
 
 class EpochBatches(keras.utils.PyDataset):
-    """Base class for batches that can start within an epoch.
+    """Base class for batches with which training can start within an epoch.
 
-    Subclasses set `batches_per_epoch` and implement `_batch`. Corpora set
+    Subclasses set `batches_per_epoch` and implement `_batch`. A `Corpus` sets
     `vocabulary`; models with another vocabulary reject the batches.
     """
 
@@ -80,8 +80,8 @@ class EpochBatches(keras.utils.PyDataset):
 class TokenBatches(EpochBatches):
     """Base class for batches whose rows are spans of a text.
 
-    Corpora set `document_starts`, the offsets at which documents begin, even
-    if the state is carried from one document to the next.
+    A `Corpus` sets `document_starts`, the offsets at which documents begin,
+    even if the state is carried from one document to the next.
     """
 
     document_starts = None
@@ -173,7 +173,7 @@ class Batches(TokenBatches):
     segments so far. Each document begins a new segment, with `reset` true and
     `end_of_sentence_id` as the first input; the last segment of a document is
     padded. `shuffle` reorders the documents within each row, depending only on
-    `seed` and epoch. The number of batches stays the same.
+    `seed` and epoch. Shuffling does not change the number of batches.
 
     Args:
         tokens: 1-D integer array or memory map.
@@ -389,8 +389,8 @@ class SentenceBatches(TokenBatches):
             require_positive_integer("longest", longest)
             self._lengths = np.minimum(self._lengths, longest)
         self.equal_lengths = equal_lengths
-        # Batches have sentences of one group. The edges are the indices where
-        # groups begin in `_sentences` and in the list of batches.
+        # All sentences in a batch are from one group. Edges are the indices
+        # where groups begin, in `_sentences` and in the list of batches.
         self._groups = self._lengths if equal_lengths else 0 * self._lengths
         counts = np.unique(self._groups, return_counts=True)[1]
         batches = -(-counts // self.batch_size)

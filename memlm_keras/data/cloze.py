@@ -258,7 +258,7 @@ def _parse_query(text):
 
 
 def _tokens(text):
-    # Contexts overlap and words recur: keep one string object per word.
+    # Contexts overlap and words recur, so keep one string object per word.
     return tuple(map(sys.intern, text.split()))
 
 

@@ -236,8 +236,8 @@ def public_sources(name, data_dir=None, cache_dir=None, verify=True, **reading):
 
 
 def public_files(name, files, data_dir=None, cache_dir=None):
-    """Finds files of a public corpus in `data_dir`, or downloads them if that
-    is `None`; returns their paths."""
+    """Finds files of a public corpus in `data_dir`, or downloads them by
+    default; returns their paths."""
     public = _PUBLIC[name]
     if data_dir is None:
         archive = cache_folder(cache_dir) / "downloads" / name

@@ -379,7 +379,7 @@ def load_text(
         OSError: The cache cannot be written.
 
     Warns:
-        UserWarning: Validation or test has unknown words, but training none.
+        UserWarning: Only the training text has no unknown words.
 
     Example:
 
@@ -566,8 +566,8 @@ def load_documents(
 
 
 def assign(lengths, shares, seed):
-    """Assigns documents with `lengths` tokens to splits; returns a dict from
-    split to sorted indices. `shares` are for `"validation"` and `"test"`."""
+    """Assigns documents with `lengths` tokens to splits with the fractions
+    `shares`; returns a dict from split to sorted indices."""
     order = np.random.default_rng(seed).permutation(len(lengths))
     splits = {"train": order}
     for split, share in shares.items():

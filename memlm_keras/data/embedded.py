@@ -52,7 +52,7 @@ REMINDERS = {
 @dataclass(frozen=True, eq=False)
 class Grammar:
     """Distribution over documents with `length` sentences, each of which
-    introduces a person, with facts of their own, or asks about one."""
+    introduces a person, with facts of their own, or asks about a person."""
 
     # Every choice is one token, so the probability of a text is the product of
     # its tokens' probabilities. All documents have the same number of
@@ -92,9 +92,9 @@ class Grammar:
             people = self.sentence(speaker, people)
 
     def sentence(self, speaker, people):
-        """Generates a sentence; returns `people` and any introduced person."""
-        # `entropy` assumes that the number of tokens in a sentence depends only
-        # on its first word, and their probabilities also on `len(people)`.
+        """Generates a sentence; returns `people` with any new person."""
+        # `entropy` assumes that a sentence's length depends only on its first
+        # word, and its tokens' probabilities also on `len(people)`.
         start = speaker.draw(self.starts(people))
         if start in REMINDERS:
             meant = people
@@ -131,7 +131,7 @@ class Grammar:
 
 
 def _fact(token):
-    """Returns the fact of a placeholder such as `{first}`, or `None`."""
+    """Returns the fact named by a placeholder like `{first}`, or `None`."""
     return token[1:-1] if token.startswith("{") else None
 
 
@@ -262,8 +262,8 @@ def entropy(grammar=GRAMMAR):
 
 
 def optimal_perplexity(documents=None, grammar=GRAMMAR):
-    """Computes the perplexity of a perfect model on `documents`, or its
-    expectation if `None`."""
+    """Computes the perplexity of a perfect model on `documents`, or the
+    expected perplexity if `documents` is `None`."""
     if documents is None:
         nats, num_tokens = entropy(grammar)
         return math.exp(nats / num_tokens)

@@ -59,8 +59,8 @@ def _pair(draw, label, least, most):
     asked, second, third, *_ = names
     kind = draw.one(range(len(FACTS)))
     own, others = draw.some(FACTS[kind][1], 2)
-    # Each person gets a fact of another kind than `kind`. The first two, and
-    # some of the people after the third, also get a fact of `kind`.
+    # Each person gets a fact of another kind than `kind`. The first two people,
+    # and some after the third, also get a fact of `kind`.
     kinds = [k for k in range(len(FACTS)) if k != kind]
     first, different = draw.some(kinds, 2)
     known = [(name, draw.one(kinds)) for name in names[3:]]
@@ -70,7 +70,7 @@ def _pair(draw, label, least, most):
     facts += [[asked, kind, own], [second, kind, others]]
     holders = draw.some(names[3:], draw.one(range(len(names) - 2)))
     facts += [[name, kind, draw.one(FACTS[kind][1])] for name in holders]
-    # A contradiction states another person's fact. A neutral pair exchanges two
+    # A contradiction states another person's fact. A neutral pair swaps two
     # people, so that the premise has no fact of `kind` about `asked`.
     value = own if label == "entailment" else others
     if label == "neutral":

@@ -24,9 +24,9 @@ class PairBatches(EpochBatches):
     The number of time steps is rounded up to a multiple of `length_multiple`,
     so that few shapes are compiled. Padding changes no result.
 
-    An epoch of `fit` is one pass over the pairs, or `batches_per_epoch`
-    batches; then the next epoch continues the pass. With models from other
-    packages, call `start_at` before each epoch.
+    An epoch of `fit` is one pass over the pairs, or the next
+    `batches_per_epoch` batches of a pass. With models from other packages, call
+    `start_at` before each epoch.
 
     Args:
         premises, hypotheses: Sequences of non-empty 1-D integer arrays.
@@ -155,7 +155,7 @@ class PairBatches(EpochBatches):
         position = self.epoch * self.batches_per_epoch + index
         number, index = divmod(position, self.batches_per_pass)
         if number not in self._orders:
-            # Keep the previous pass: an epoch may have batches from both.
+            # Keep the previous pass: one epoch may have batches of two passes.
             self._orders = {
                 n: order for n, order in self._orders.items() if n == number - 1
             }

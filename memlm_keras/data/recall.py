@@ -427,7 +427,7 @@ class MixedBatches(EpochBatches):
     Keras' accuracy weights all rows equally, whatever their number of queries.
 
     Args:
-        parts: List of `RecallBatches` with one batch size.
+        parts: List of `RecallBatches` with the same batch size.
         shuffle: Whether to change the order of the batches every epoch.
     """
 

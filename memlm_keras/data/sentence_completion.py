@@ -197,8 +197,7 @@ def _parse_enclosed(path, place, line):
 
 
 def _shared(sentences, longest):
-    """Counts the words shared by the beginnings of all sentences, at most
-    `longest`."""
+    """Counts the words with which all sentences begin, at most `longest`."""
     for place in range(longest):
         if len({words[place] for words in sentences}) > 1:
             return place
@@ -248,7 +247,7 @@ def prepare_novels(
 
     Args:
         output: Path of the new folder, written atomically.
-        lowercase: Whether to lower-case the text.
+        lowercase: Whether to lowercase the text.
         tokenize: See `completion_questions`; receives one sentence.
         encoding: Encoding of files that are not UTF-8.
 
@@ -264,8 +263,8 @@ def prepare_novels(
         OSError: `output` cannot be written.
 
     Warns:
-        A file without a start or end marker is read from its first or to its
-        last line.
+        UserWarning: A file without a start or end marker is read from its first
+            or to its last line.
 
     Example:
 

@@ -15,7 +15,7 @@ from memlm_keras.data.vocabulary import Vocabulary
 from memlm_keras.data.vocabulary import checked_tokens
 from memlm_keras.data.vocabulary import tokens_of
 
-# Stands for the white space before a word in a piece.
+# This character stands for the white space before a word.
 WORD_START = "\u2581"
 # Typographic characters, and the keyboard characters that replace them.
 _TYPOGRAPHIC = {
@@ -357,7 +357,7 @@ class SubwordVocabulary(Vocabulary):
             "end_of_sentence": self.end_of_sentence,
             "sentencepiece": model and base64.b64encode(model).decode(),
             "unit": self.unit,
-            # Omitted if empty, so that fingerprints of older files stay valid.
+            # Old fingerprints stay valid, because an empty dict is omitted.
             **({"replacements": r} if (r := self.replacements) else {}),
         }
 

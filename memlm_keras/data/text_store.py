@@ -87,7 +87,7 @@ class EnteredText:
 # === Sources ===
 
 # A source has the attributes `path` and `has_documents`. `identity()` returns
-# plain values that change when the text changes. `sentences()` yields pairs: a
+# JSON values that change when the text changes. `sentences()` yields pairs: a
 # line, or the list of its tokens, and whether it begins a document.
 
 
@@ -226,7 +226,7 @@ def read_documents(paths, document_start=None, part=1, parts=1):
     of `.txt` files, or only for part number `part` of `parts` equal parts.
 
     Each file is a document, named by its path. With `document_start`, each
-    matching line begins a document, and names end with numbers."""
+    matching line begins a document, and document names end with numbers."""
     sources = [
         TextSource(file, document_start=document_start)
         for path in paths
@@ -466,7 +466,7 @@ def stored_document_lengths(source, tokenizer, cache_dir, name):
                 starts.append(count)
             count += len(tokenizer.tokenize(unmarked(line))) + 1
         _check(source, count, starts)
-        # As in `_write`, the first document begins with the text.
+        # As in `_write`, the first document begins at offset 0.
         np.save(folder / "lengths.npy", np.diff([0, *starts[1:], count]))
 
     def read(folder):
@@ -492,7 +492,7 @@ def _check(source, count, starts):
 
 
 def fingerprint(*parts):
-    """Computes a hash of plain values and of objects with `get_config`."""
+    """Computes a hash of JSON values and of objects with `get_config`."""
     text = json.dumps(
         [_FORMAT_VERSION, *parts],
         sort_keys=True,

@@ -12,12 +12,12 @@ from memlm_keras.arguments import require_one_of
 
 SPLITS = ("white_space", "unicode_script", "characters")
 
-# The characters at which Python's `str.split` splits.
+# Characters at which Python's `str.split` splits.
 WHITE_SPACE = (
     "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004"
     "\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 )
-# Valid for both Python's `re` and TensorFlow's RE2.
+# This pattern is valid for both Python's `re` and TensorFlow's RE2.
 NUMBER_PATTERN = r"[+\-]?[0-9]+([.,:/\-][0-9]+)*"
 
 _NUMBER = re.compile(NUMBER_PATTERN)
@@ -156,8 +156,8 @@ def load_syntok(module):
 
 
 def split_sentences(tokens):
-    """Yields the sentences in a list of tokens; stops must be separate tokens,
-    except in abbreviations."""
+    """Yields the sentences in a list of tokens; full stops must be separate
+    tokens, except in abbreviations."""
     segment = load_syntok("segmenter").segment
     token_of = load_syntok("tokenizer").Token
     seen, offset, quoting = [], 0, False

@@ -84,7 +84,7 @@ def load_conllu(
 
 
 def _words(path):
-    """Yields the words of each sentence, and `False`: no document begins."""
+    """Yields each sentence's words, and `False` for "no new document"."""
     for rows in _sentence_rows(path):
         yield [columns[_FORM] for _, columns in rows], False
 
@@ -138,7 +138,7 @@ def read_conllu(path):
 
 
 def _sentence_rows(path):
-    """Yields one list per sentence, with line number and columns per word."""
+    """Yields `(line number, columns)` of each word, in a list per sentence."""
     rows = []
     lines = itertools.chain(read_lines(path), [""])
     for number, line in enumerate(lines, start=1):
@@ -193,7 +193,7 @@ def _sentence(rows, path):
             f"{where}: the heads of this sentence must lie in 0 .. "
             f"{len(words)}, the number of its words. Received: {max(heads)}"
         )
-    # From every word, following the heads must lead to the root, index 0.
+    # Following the heads from any word must lead to the root, index 0.
     reached = np.array([0, *heads])
     for _ in range(len(words).bit_length()):
         reached = reached[reached]

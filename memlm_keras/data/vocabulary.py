@@ -234,7 +234,7 @@ class Vocabulary:
         """Counts the characters of the text that an integer array of ids
         decodes to, for bits per character.
 
-        Each token is followed by a space or the end of a line, each one
+        Each token is followed by a space or line end, which counts as one
         character. If tokens are characters, there are no spaces. Unknown words
         count as the string of the unknown token.
 
@@ -257,7 +257,7 @@ class Vocabulary:
         return len(token) + self._has_spaces
 
     def begins_word(self, token):
-        """Returns whether a token begins a word, as all words do; subword
+        """Returns whether a token begins a word. Words always do; subword
         pieces do if they begin with U+2581 or end a sentence.
 
         Example:

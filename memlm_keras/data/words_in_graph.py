@@ -61,7 +61,7 @@ class Words:
         )
         if self._separator:
             return written
-        # Transcoding replaces the incomplete characters at the ends of a text.
+        # Transcoding replaces incomplete characters at the ends of the text.
         text = tf.strings.unicode_transcode(written, "UTF-8", "UTF-8")
         return tf.strings.reduce_join(
             split_at_white_space(text), axis=1, separator=" "
@@ -193,7 +193,7 @@ def split_at_scripts(text):
     """Splits texts `(B,)` where the script changes; returns ragged tokens."""
     decoded = tf.strings.unicode_decode(text, "UTF-8")
     codes, edges = decoded.flat_values, decoded.row_splits
-    # Equal to `value_rowids`, which pads the rows and needs more memory.
+    # `rows` equals `value_rowids`, which pads the rows and needs more memory.
     places = tf.range(tf.size(codes, tf.int64))
     rows = tf.searchsorted(edges[1:], places, side="right")
     spaces = tf.constant([ord(character) for character in WHITE_SPACE])

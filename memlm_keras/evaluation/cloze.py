@@ -186,7 +186,7 @@ def cloze_scores(model, questions, vocabulary=None, batch_size=32, verbose=1):
         else:
             for question in batch:
                 for place, ids in enumerate(question.sentences):
-                    # Recurrent models assume a sentence end before a text.
+                    # Recurrent models read an end of a sentence before a text.
                     text = np.concatenate([question.context, ids])[1:]
                     query = model.score(text)[1 - len(ids) :]
                     question.scores[place] = query.sum()

@@ -19,7 +19,7 @@ from memlm_keras.models.streaming import concatenate_batches
 from memlm_keras.models.streaming import read_batches
 from memlm_keras.models.surprisal import measures_of_logits
 
-# Steps per segment: in the paper, and the maximum when measuring sentences.
+# Steps per segment in the paper, and maximum steps when measuring sentences.
 _STEPS, _LONGEST = 5, 128
 # Values that `choose_dynamic` tries: rates for each rule, and decays.
 RATES = {"rms": (3e-5, 1e-4, 3e-4), "sgd": (0.01, 0.03, 0.1)}
@@ -31,8 +31,8 @@ class DynamicEvaluator:
 
     Krause, Kahembwe, Murray and Renals (2018), "Dynamic Evaluation of Neural
     Sequence Models", Sections 3 and 4. Each segment of a text is first scored
-    with the current weights w. Then the gradient g of its mean loss updates
-    them, and a decay pulls them back to the trained weights w_g:
+    with the current weights w. Then the gradient g of the segment's mean loss
+    updates w, and a decay pulls w back to the trained weights w_g:
 
         w <- w - rate g + decay (w_g - w)                           "sgd"
         w <- w - rate g / (R + epsilon)

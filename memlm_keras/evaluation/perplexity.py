@@ -16,7 +16,7 @@ OTHER_PROTOCOLS = ("salton2017",)
 
 @dataclasses.dataclass(frozen=True)
 class Perplexity:
-    """A summed loss and the numbers of tokens.
+    """A text's summed loss, its number of tokens, and its perplexity.
 
     Attributes:
         loss: Float, negative natural-log probability, summed over the predicted
@@ -29,8 +29,8 @@ class Perplexity:
         others: Dict from other protocols to `Perplexity`, computed from the
             same predictions.
         causal: Whether the model predicted words from earlier words only.
-            If false, the value is a pseudo-perplexity, which cannot be compared
-            with a causal model's perplexity.
+            If it is false, the value is a pseudo-perplexity, which cannot be
+            compared with a causal model's perplexity.
         words: Integer, number of words and ends of sentences if tokens are
             subword pieces; `None` if tokens are words.
     """

@@ -249,7 +249,7 @@ def _fitted(row, ours, tokens):
         fitted["initial_range"] = ours.initial_range
     by_adam = row.optimizer()["class_name"] in ("Adam", "FusedAdam")
     if not by_adam:
-        # Learning rates of other optimizers suit only the published sizes.
+        # Learning rates for other optimizers suit only the published sizes.
         fitted["optimizer"] = "adam"
     if not by_adam or "scale" in fitted:
         fitted["learning_rate"] = ours.learning_rate
@@ -264,7 +264,7 @@ def _tokenize(path):
     try:
         lines = TextSource(path).sentences()
     except (OSError, ValueError):
-        # Loading the corpus reports the error.
+        # The error is reported when the corpus is loaded.
         return None, None
     lines = itertools.islice(lines, _LINES)
     words = [word for line, _ in lines for word in line.split()]

@@ -287,7 +287,7 @@ def _run(arguments):
 
 
 def _require_new_files(command, positional, values):
-    """Raises `UsageError` if an output path is a folder or another argument."""
+    """Raises `UsageError` for an output path that is a folder or in use."""
     written = {o.name for o in command.options if o.writes}
     for name in filter(written.__contains__, values):
         path = values[name]

@@ -141,7 +141,7 @@ def _flags(command):
 
 
 def _gained(vocabulary, words, nats):
-    """Returns the words whose occurrences save the most bits in all."""
+    """Returns the words whose occurrences save the most bits in total."""
     import numpy as np
 
     counts = np.bincount(words, minlength=len(vocabulary))
@@ -172,8 +172,8 @@ def _generated(experiment, model):
 
 
 def _behind_counting(results, rows):
-    """Yields advice if the model is worse than Kneser-Ney: without a cache, or
-    if both models have one, with a cache."""
+    """Yields advice if the model is worse than Kneser-Ney, comparing both
+    without a cache or both with a cache."""
     pairs = {
         "": ("this model", "Kneser-Ney, order 5"),
         " with a cache": ("this model with a cache", "Kneser-Ney with a cache"),

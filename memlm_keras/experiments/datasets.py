@@ -69,8 +69,8 @@ class Dataset:
 
     def load(self, vocabulary=None, labels=None, whole=False):
         """Loads the corpus; takes vocabulary and labels from the training text
-        where they are `None`. If `whole`, a single file of pairs is the test
-        set and is not split."""
+        if they are `None`. If `whole`, a single file of pairs is the test set
+        and is not split."""
         with options.wrong_use():
             corpus = self._load(vocabulary, labels, whole)
         lines = self.reading.get("training_lines")
@@ -253,7 +253,7 @@ def unit_of(vocabulary):
 def can_be_counted(corpus):
     """Returns whether n-gram models accept the vocabulary of a corpus, in which
     the end of a sentence must have the id 0."""
-    # `memlm_keras.ngrams` defines this id but imports Keras.
+    # `memlm_keras.ngrams` also defines this id, but imports Keras.
     return corpus.vocabulary.end_of_sentence_id == 0
 
 

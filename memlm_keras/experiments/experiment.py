@@ -191,7 +191,7 @@ class Experiment:
         return epochs, patience
 
     def make(self):
-        """Makes and compiles the model, with weights from Keras' global seed.
+        """Makes and compiles the model; Keras' global seed sets its weights.
 
         Returns:
             `(model, callbacks)`, with the callbacks for its training.
@@ -252,7 +252,7 @@ class Experiment:
         }
 
     def _vocabulary(self):
-        """Returns the vocabulary for the text; `None` to build one from it."""
+        """Returns the vocabulary, or `None` to build one from the text."""
         return None
 
     def _model_config(self):
@@ -277,7 +277,7 @@ class Experiment:
     # === Running ===
 
     def check(self, measures, pictures=None, devices=None):
-        """Checks arguments of `run` before it reads a text; returns the
+        """Checks the arguments of `run` before a text is read; returns the
         converted `measures`, or raises `UsageError`."""
         if devices is not None and "distribution" not in self.overrides:
             raise options.UsageError(
@@ -356,7 +356,7 @@ class Experiment:
                 )
             if overwrite:
                 run_folder.move_aside()
-            # May raise, so it runs before the folder is created.
+            # `settings` may raise an error: read it before creating the folder.
             settings = self.settings
         with self._using(folder), process.quiet(verbose):
             state = run_folder.open(settings, epochs, patience)
@@ -398,7 +398,7 @@ class Experiment:
                     checkpoint_frequency,
                     verbose,
                 )
-                # Restores the initial weights if no epoch improved them.
+                # The initial weights are restored if no epoch improved them.
                 improved = self._keep_better(model, validation)
                 run_folder.save(model)
                 results = {
@@ -409,7 +409,7 @@ class Experiment:
                 }
             if finite:
                 self._warn(results, command, measures.get("compare"))
-            # Draws before writing the results, which mark the run finished.
+            # Pictures come before the results, which mark the run as finished.
             from memlm_keras.experiments import figures
 
             curve = run_folder.path / figures.CURVE

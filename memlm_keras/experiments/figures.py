@@ -25,10 +25,10 @@ ANALYSES = {
 }
 _PASSAGE = 24
 _COLUMNS = 100
-_LONGEST = 20  # Maximum words of a sentence that is chosen to be drawn.
-_NEAREST = 7  # "More than six positions to the left."
+_LONGEST = 20  # Maximum words of an automatically chosen sentence.
+_NEAREST = 7  # In the paper, "more than six positions to the left".
 _DEPENDENCIES_DRAWN = 24
-# Cells with fewer pairs stay white, as their means are mostly noise.
+# Cells with fewer pairs stay white: their means are mostly noise.
 _FEWEST_PAIRS = 10
 
 
@@ -196,7 +196,7 @@ def draw_curve(log, monitor, path, title):
     from matplotlib.ticker import NullFormatter
     from matplotlib.ticker import StrMethodFormatter
 
-    # Imports Keras, which a finished run does not need.
+    # This module imports Keras, which a finished run does not need.
     from memlm_keras.analysis import pictures
 
     figure, axes = pictures.subplots(6, 4)
@@ -217,7 +217,7 @@ def draw_curve(log, monitor, path, title):
         axes.plot(epochs[best], value, "*k", markersize=12, label=label)
     if shown and min(shown) > 0 and not metric.endswith("accuracy"):
         # On a linear scale, a first perplexity of thousands would flatten the
-        # others.
+        # rest.
         axes.set_yscale("log")
         narrow = max(shown) < 4 * min(shown)
         axes.yaxis.set_major_locator(
@@ -241,7 +241,7 @@ def _passage(corpus, batches, length):
     """Returns the first tokens of the test text, or its first sentence."""
     tokens = corpus.test.tokens
     if getattr(batches, "context_of", None) == "sentence":
-        # A model of sentences reads an end token, then one sentence.
+        # A sentence model reads an end token, then one sentence.
         end = corpus.vocabulary.end_of_sentence_id
         first = tokens[: np.flatnonzero(tokens == end)[0]]
         tokens = np.concatenate([[end], first])

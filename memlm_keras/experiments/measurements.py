@@ -29,7 +29,7 @@ _ROWS = 50
 _DYNAMIC = {"steps": 5, "segments": 6000}
 # Arguments of a neural cache.
 _CACHE = ("size", "theta", "weight")
-# Batch size for the statistics of gradients, as in Krause et al.
+# Batch size for the statistics of gradients, as in Krause et al. (2018).
 _DYNAMIC_ROWS = 100
 
 
@@ -336,7 +336,7 @@ def _by_samples(experiment, model, asked, verbose, before):
 
 
 def _by_mode(experiment, model, asked, verbose, before):
-    # With data noising, predictions from the text without noise are the mode.
+    # With data noising, "mode" means predictions from the text without noise.
     mode = model.with_prediction("mode") if model.smoothing else model
     batches = evaluation_batches(experiment, mode, "validation")
     result = memlm.evaluation.perplexity(mode, batches, verbose=verbose)

@@ -51,7 +51,7 @@ class Opened:
 
     @property
     def counts(self):
-        """Whether this is an n-gram model, which counts again at each use."""
+        """Whether this is an n-gram model, counted again at each use."""
         return (
             self.folder is not None and self.folder.kind == options.KNESER_NEY
         )
@@ -85,10 +85,10 @@ class Opened:
     def model(self):
         """The model, not compiled."""
         import_keras()
-        # Registers the layers of papers in other packages.
+        # This registers layers that other packages define.
         registry.papers()
         if self.counts:
-            # Only tables go to the standard output.
+            # Only tables go to standard output.
             with contextlib.redirect_stdout(sys.stderr):
                 return self.experiment.count(verbose=0)[1]
         if self.folder is not None:
@@ -123,7 +123,7 @@ class Opened:
                 "neural model. The preset kneser_ney_5_cache has its own cache."
             )
         if self.counts and method != "score":
-            # Raises the error that n-gram models have no model file.
+            # This raises the error that n-gram models have no model file.
             self.folder.model()
         model = self.model
         if method is not None and not hasattr(model, method):

@@ -66,7 +66,7 @@ def nearest(name, names):
 
 
 def split_paths(text):
-    """Splits a text into paths at commas, unless it is an existing path."""
+    """Splits a string into paths at commas, unless it is an existing path."""
     return [text] if os.path.exists(text) else text.split(",")
 
 
@@ -89,7 +89,7 @@ class Option:
     writes: bool = False  # whether the value is a file to write
 
     def read(self, value):
-        """Converts a value or a text; raises `UsageError` if it is invalid."""
+        """Converts a value or string; raises `UsageError` if it is invalid."""
         converted = self._convert(value)
         if (
             converted is None
@@ -150,7 +150,7 @@ def read_options(options, values, kind=None):
             raise UsageError(
                 f"There is no setting {name!r}.{nearest(name, known)}"
             )
-    # In the order of the options, so that equal values give equal folder names.
+    # The order is the options', so that equal values give equal folder names.
     given = {}
     for name, option in known.items():
         value = values.get(name)

@@ -83,13 +83,13 @@ def import_keras(name=None):
         from memlm_keras import keras_private
 
         if backend() == "tensorflow":
-            # The first operation of TensorFlow logs to the standard error.
+            # TensorFlow's first operation logs to standard error.
             keras_private.module_utils.tensorflow.zeros(1)
         else:
             keras_private.leave_out_tensorflow()
 
 
-# Optional packages that Keras imports and no program here needs, by backend.
+# Optional packages that Keras imports without need, by backend.
 _UNUSED = {
     "jax": ("matplotlib", "requests"),
     "tensorflow": ("matplotlib",),  # which imports requests itself
@@ -102,7 +102,7 @@ def _only_needed_imports():
     """Context in which Keras cannot import slow modules that are not needed,
     and the garbage collector is off.
 
-    After it, these modules can be imported."""
+    The modules can be imported afterwards."""
     hidden = {name: None for name in _UNUSED[backend()]}
     if backend() == "torch":
         # Keras uses this module only to exclude functions that draw random
@@ -118,14 +118,14 @@ def _only_needed_imports():
         for name, module in hidden.items():
             if sys.modules.get(name) is module:
                 sys.modules.pop(name, None)
-        # The collector need not search imported modules again.
+        # The garbage collector need not search imported modules again.
         gc.freeze()
         if collects:
             gc.enable()
 
 
 def _disable():
-    """Decorates like `torch._dynamo.disable`, without importing it unless a
+    """Decorates like `torch._dynamo.disable`, importing that module only when a
     model is compiled."""
 
     def decorate(function):
@@ -179,12 +179,12 @@ def signals_raise():
     def handle(number, frame):
         global _received, _waits
         before, _received = _received, _received or number
-        # Only a repetition of the same signal does not wait: Ctrl-C reaches all
+        # Only a repeated signal interrupts at once: Ctrl-C reaches all
         # processes of a terminal, and a table then sends SIGTERM to its child.
         if _waits and number not in (before, signal.SIGALRM):
             return
         _waits = False
-        # A bare `except` or the garbage collector may swallow the first one.
+        # A bare `except` or the garbage collector may swallow the first error.
         signal.setitimer(signal.ITIMER_REAL, _AGAIN_AFTER)
         is_handled = isinstance(sys.exception(), Interrupted)
         if number != signal.SIGALRM or not is_handled:

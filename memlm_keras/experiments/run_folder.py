@@ -19,7 +19,7 @@ RESULTS = "results.json"
 # Keys in `config.json` that are not settings: the arguments of `Experiment`,
 # the command, and the kind of model.
 _RECIPE, _COMMAND, _KIND = "experiment", "command", "kind"
-# Types of values in both files, by key.
+# Types of the values in `config.json` and `results.json`, by key.
 _TYPES = {
     **dict.fromkeys(
         "experiment validation test cache dynamic dynamic_with_cache "
@@ -144,7 +144,7 @@ class RunFolder:
 
     @property
     def is_of_1_0(self):
-        """Whether version 1.0, which recorded no kind, started the run."""
+        """Whether no kind is recorded, because version 1.0 started the run."""
         return self.is_run and _KIND not in self._read(CONFIG)
 
     @property
@@ -214,11 +214,11 @@ class RunFolder:
         return log
 
     def model(self):
-        """Loads the trained model, not compiled.
+        """Loads the trained model without compiling it.
 
         Raises:
             FileNotFoundError: if there is no model file.
-            ValueError: if it cannot be read.
+            ValueError: if the model file cannot be read.
         """
         if self.model_path.exists():
             return load_file(self.model_path)

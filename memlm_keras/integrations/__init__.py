@@ -1,1 +1,1 @@
-"""Export formats for other programs. Any of these folders can be deleted."""
+"""Export formats for other programs, each of which can be deleted."""

@@ -32,7 +32,7 @@ _CUTS = (1, 2, 10, 21, 31)
 _PLACES = (0, 20)
 # Maximum number of positions in a text that are scored one by one.
 _MOST_PLACES = 32
-# Rows that are scored at once, and maximum calls of a scoring function.
+# Number of rows scored at once, and maximum calls of a scoring function.
 _CANDIDATES, _MOST_CALLS = 256, 1000
 
 
@@ -277,7 +277,7 @@ def _causal(reader, texts):
 
 
 def _normalised(reader, texts):
-    """Compares sums over the vocabulary with one."""
+    """Checks that probabilities over the vocabulary sum to one."""
     for places, log_probabilities in reader.words_at(texts):
         totals = np.exp(log_probabilities).sum(axis=-1)
         yield totals, np.ones_like(totals), f"the sum at {places}"
@@ -342,7 +342,7 @@ def _same(reader, texts, other):
 
 
 def _require(reader, method):
-    """Returns a method of a reader, or raises the reason why it is missing."""
+    """Returns a method of a reader, or raises an error with the reason."""
     if method in reader.missing:
         raise _NotApplicable(reader.missing[method])
     return getattr(reader, method)
@@ -352,7 +352,7 @@ def _require(reader, method):
 
 
 class _Texts:
-    """A text to read, and others to read before it or in the same batch."""
+    """A text to read, and texts to read before it or in the same batch."""
 
     def __init__(self, reader, seed):
         self._random = np.random.default_rng(seed)
@@ -371,7 +371,7 @@ class _Texts:
         return text
 
     def change(self, text, begin, end):
-        """Returns a copy with other tokens from `begin` to `end`."""
+        """Returns a copy with different tokens from `begin` to `end`."""
         changed = text.copy()
         part = np.searchsorted(self._ids, changed[..., begin:end])
         part += self._random.integers(1, len(self._ids), part.shape)
@@ -386,8 +386,8 @@ class _Reader:
     """The interface of the checks to a model. `missing` maps each method that
     does not apply (`pieces`, `rows`, `documents`) to the reason."""
 
-    # Whether the model gives distributions and not only scores of words, and
-    # whether its scores are entries of the distributions.
+    # Whether the model gives distributions as well as scores of words, and
+    # whether the scores are entries of the distributions.
     gives_distributions = True
     scores_are_entries = False
     # Whether the model reads only one token at a time.
@@ -458,8 +458,8 @@ class _Reader:
         return np.asarray(scores[weights > 0], "float64")
 
     def unseen(self, text, place, texts):
-        """Returns log-probabilities of all words at a position, after the
-        tokens from there on were changed."""
+        """Returns log-probabilities of all words at a position, with different
+        tokens from there on."""
         changed = texts.change(text, place, len(text))
         return self.distributions(changed)[place]
 
@@ -497,7 +497,7 @@ class _Streaming(_Reader):
             self.missing["pieces"] = "the file reads one token at a time"
 
     def _inputs(self, texts):
-        """Returns texts `(R, 1 + T)`, each after an end of a sentence."""
+        """Returns texts `(R, 1 + T)`, each after an end-of-sentence token."""
         ends = np.full((len(texts), 1), self.end, "int32")
         return np.concatenate([ends, texts], axis=1)
 
@@ -608,7 +608,7 @@ class _Adaptive(_Reader):
         return Batches(text, 1, _UPDATE, end_of_sentence_id=self.end)
 
     def _segments(self, text):
-        """Yields inputs and the state before them, then learns from them."""
+        """Yields each segment's inputs and state, and then learns from it."""
         self.model.reset()
         state = self.model.lm.initial_state(1)
         for inputs, targets, weights in self._batches(text, None):
@@ -637,7 +637,7 @@ class _Adaptive(_Reader):
                 yield f"place {place}", self._all_words(token_ids[0, 0], state)
 
     def _next(self, token, words, state):
-        # Restores the weights, which `read` updates.
+        # The weights are restored, because `read` updates them.
         weights = self.model.weights
         scores, _ = self.model.read(token[:, None], words[:, None], state)
         self.model.weights = weights
@@ -645,7 +645,7 @@ class _Adaptive(_Reader):
 
 
 class _Function(_Reader):
-    """A function from token ids to the log-probability of each."""
+    """A function from token ids to the log-probability of each token."""
 
     gives_distributions = False
     missing = {

@@ -217,7 +217,7 @@ class MinimalPairs(GroupedResults):
 
     @property
     def difference(self):
-        """Scores of good sentences minus those of bad ones."""
+        """Score of each good sentence minus the score of the bad one."""
         with np.errstate(invalid="ignore"):
             return self.good - self.bad
 
@@ -251,9 +251,9 @@ def minimal_pairs(
 ):
     """Compares the probabilities of the sentences of minimal pairs.
 
-    Each sentence is read from the initial state, after an end of a sentence.
-    Its score is the sum of the natural-log probabilities of its words, in
-    float64, without the end of the sentence.
+    Each sentence is read from the initial state, after an end-of-sentence
+    token. A sentence's score is the sum of the natural-log probabilities of its
+    words, in float64, without the end of the sentence.
 
     Args:
         model: any model that `memlm_keras.evaluation.surprisal` accepts, such

@@ -39,7 +39,7 @@ class RecencyPerplexity:
 
     @property
     def perplexities(self):
-        """exp(loss / tokens) of each bin, float64 array; NaN if it is empty."""
+        """exp(loss / tokens) of each bin, float64 array; NaN for empty bins."""
         empty = self.tokens == 0
         nats = self.losses / np.where(empty, 1, self.tokens)
         return np.where(empty, np.nan, np.exp(nats))
@@ -60,7 +60,7 @@ def perplexity_by_recency(model, batches, edges=EDGES, verbose=1):
 
     A memory can help to predict a word in its window, but not a new word. One
     bin has the tokens that occur for the first time in their document. The
-    others are ranges of the distance in tokens, which is 1 for the previous
+    other bins are ranges of the distance in tokens, which is 1 for the previous
     token. The model reads the text as in `perplexity`. Occurrences in other
     documents do not count, even if the state is carried between documents.
 
@@ -129,7 +129,7 @@ def perplexity_by_recency(model, batches, edges=EDGES, verbose=1):
 
 def _distances(tokens, document_starts):
     """Returns the distance to each token's last occurrence in its document, or
-    0 if it did not occur before."""
+    0 for a first occurrence."""
     places = np.arange(len(tokens))
     documents = np.zeros(len(tokens), "int64")
     if document_starts is not None:

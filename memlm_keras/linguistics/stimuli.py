@@ -48,8 +48,8 @@ class StimulusSurprisal(tables.ResultTable):
     def columns(self):
         """Returns a dict of columns, with one row per word.
 
-        The columns of the table come first. A new column with the name of such
-        a column gets the prefix `memlm_`.
+        The columns of the table come first. A new column whose name is taken
+        gets the prefix `memlm_`.
         """
         end = self._ends()
         own = self.words.columns()
@@ -189,8 +189,7 @@ def stimulus_surprisal(
 
     Raises:
         ValueError: for no rows, a missing column, a sentence without a word,
-            invalid positions, unpaired asterisks, and for the reasons of
-            `surprisal`.
+            invalid positions, unpaired asterisks, and as for `surprisal`.
 
     Example:
 
@@ -354,7 +353,7 @@ def count_words(text, vocabulary):
     """Counts the words of a text, for `stimulus_surprisal`.
 
     Words are tokens of the vocabulary's tokenizer. For a `SubwordVocabulary`,
-    they are separated by white space and have no punctuation at their ends.
+    words are separated by white space and have no punctuation at their ends.
 
     Args:
         text: `memlm_keras.data.Split`, integers `(tokens,)`, or an iterable of

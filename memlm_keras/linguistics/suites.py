@@ -40,7 +40,7 @@ _TOKEN = re.compile(
     r"\s*(?:\(\s*(?P<region>\d+|\*)\s*;\s*%(?P<condition>[^%]*)%\s*\)"
     r"|(?P<number>\d+(?:\.\d+)?)|(?P<symbol>[-+<>=&|()\[\]]))\s*"
 )
-# Symbols whose form in Python is different.
+# Symbols that are written differently in Python.
 _IN_PYTHON = {"=": "==", "&": " and ", "|": " or "}
 _OPERATORS = {
     ast.Add: operator.add,
@@ -82,7 +82,7 @@ class Formula:
     def __init__(self, text):
         self.text = text
         self.references = []
-        # The formula in Python, and the place of each token in `text`.
+        # The formula in Python, and the position of each token in `text`.
         python, self._places, place = "", {}, 0
         while place < len(text):
             match = _TOKEN.match(text, place)
@@ -214,8 +214,8 @@ def read_suites(path):
     Args:
         path: path of a `.json` file, of a folder of such files, or of a `.zip`
             archive. The circuit of a suite is its `meta.circuit`, or the
-            circuit in Hu et al. (2020) by its name, or `"other"`. Suites with
-            the same name get the name of their file as well.
+            circuit that Hu et al. (2020) give its name, or `"other"`. Suites
+            with the same name are renamed with their files' names.
 
     Returns:
         List of `Suite`.
@@ -342,7 +342,7 @@ def _new(known, name, what, value):
 
 @dataclasses.dataclass(frozen=True)
 class SuiteAccuracy:
-    """Share of items with only true predictions, as the mean over suites.
+    """Share of items with only true predictions, averaged over suites.
 
     Attributes:
         items, suites: integers, the numbers of items and suites.
@@ -372,7 +372,7 @@ class SuiteAccuracy:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SuiteResults(GroupedResults):
-    """Surprisal of the regions in suites, and the truth of predictions.
+    """Surprisal of the regions in suites, and whether predictions are true.
 
     Attributes:
         regions: tuple of dicts, one per region of a sentence: `suite`,

@@ -25,7 +25,7 @@ _MARKS = (BEGIN, END)
 _UNKNOWNS = (UNKNOWN, "<UNK>")
 _SPACES = re.compile(rb"[ \t]+")
 LN_10 = math.log(10.0)
-# Stands for log10(0) in ARPA files.
+# This number stands for log10(0) in ARPA files.
 LOG_ZERO = -99.0
 _COUNT = re.compile(rb"ngram\s+(\d+)\s*=\s*(\d+)")
 _NGRAMS_AT_ONCE = 2**16
@@ -45,8 +45,8 @@ def read_arpa(path, vocabulary, verbose=1):
 
     Raises:
         FileNotFoundError: The file does not exist.
-        ValueError: The file is not a whole ARPA file, its words differ from the
-            vocabulary's, or an n-gram lacks its prefix.
+        ValueError: The file is not a complete ARPA file, its words differ from
+            the vocabulary's, or an n-gram lacks its prefix.
 
     Example:
 
@@ -85,7 +85,7 @@ def arpa_vocabulary(path):
 
     Raises:
         FileNotFoundError: The file does not exist.
-        ValueError: The file is not a whole ARPA file.
+        ValueError: The file is not a complete ARPA file.
 
     Example:
 

@@ -28,7 +28,8 @@ class NGramTable:
     an index into them is called a place."""
 
     # Sorted. A key is the place of the first n - 1 words in the order below,
-    # times `vocabulary_size`, plus the last word's id. In order 1, it is an id.
+    # times `vocabulary_size`, plus the last word's id. In order 1: the word's
+    # id.
     keys: np.ndarray
     log_probabilities: np.ndarray
     log_backoffs: np.ndarray  # 0 if the n-gram is not a context
@@ -83,7 +84,7 @@ class Scorer(abc.ABC):
 
     Attributes:
         before: Tuple of token ids that are assumed before a text.
-        context_length: Integer, number of tokens on which the next one depends.
+        context_length: Integer, number of previous tokens that a score uses.
     """
 
     causal = True

@@ -44,7 +44,7 @@ class KneserNey(BackoffModel):
 
     **Cut-offs.** N-grams that occur fewer than `minimum_counts` times are left
     out and their mass goes to the order below, as with KenLM's `--prune`.
-    Discounts and lower-order counts are computed before that.
+    Cut-offs do not change discounts and lower-order counts.
 
     The model ignores document boundaries.
 

@@ -30,7 +30,7 @@ class UnigramCache(Scorer):
         decay: Float in (0, 1] that multiplies the weights of cached tokens at
             each step (Clarkson and Robinson, 1997).
         documents: Boolean, whether each document begins with an empty cache.
-            Then texts must be `memlm_keras.data.Split`s with documents.
+            If true, texts must be `memlm_keras.data.Split`s with documents.
 
     Raises:
         ValueError: An argument is invalid.
@@ -263,7 +263,7 @@ def with_cache(
     """Mixes a model with the best unigram cache for a text.
 
     Tries all sizes and decays, each with the best mixture weights, and chooses
-    the highest probability of the text.
+    those with the highest probability of the text.
 
     Args:
         model: Model with `score`, such as `KneserNey`.

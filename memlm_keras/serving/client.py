@@ -308,7 +308,7 @@ class RestConnection(_Connection):
         return signatures[signature]
 
     def _ask(self, path, body=None):
-        """Sends a request; returns the JSON answer within `timeout`."""
+        """Sends a request; returns the JSON answer."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self._address + path, data)
         answer = concurrent.futures.Future()

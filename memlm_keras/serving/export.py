@@ -1,4 +1,4 @@
-"""Exports models as SavedModels or files, from every backend."""
+"""Exports models as SavedModels or files, with any backend."""
 
 import importlib.util
 import json
@@ -145,7 +145,7 @@ def check_path(path, overwrite=False, format="tf_saved_model"):
 
     Raises:
         ValueError: The format is unknown, or `path` lacks its suffix or has an
-            invalid version (not below 2^63, or with a leading 0).
+            invalid version (2^63 or above, or with a leading 0).
         FileExistsError: `path` exists, unless it is an export in this format
             and `overwrite` is true.
         ImportError: A package that the format needs is not installed.
@@ -230,7 +230,7 @@ def _check_version(path, overwrite, format):
 
 
 def _next_version(folder):
-    """Returns the version after the highest valid one in a folder."""
+    """Returns the version after the highest valid version in a folder."""
     names = [entry.name for entry in folder.glob("*") if entry.is_dir()]
     versions = [int(name) for name in names if _is_number(name)]
     return max((v for v in versions if v < _LARGEST_VERSION), default=0) + 1
@@ -478,7 +478,7 @@ def _write_in_other_process(model, vocabulary, options, path, format):
 
 def _write_saved(model_path, vocabulary_path, options, path, format):
     """Loads a model, and its vocabulary if there is one; calls `_write`."""
-    # Registers the layers of other packages.
+    # This registers layers that other packages define.
     registry.papers()
     known = pathlib.Path(vocabulary_path).exists()
     _write(

@@ -61,7 +61,7 @@ def load(path):
           token; other entries are masked (`numpy.ma`). B and T are at least 1;
         * with a SavedModel, `distributions(token_ids)`, which returns
           log-probabilities `(B, T, V)` from an empty context, and
-          `score(token_ids)`, which returns those of the ids, `(B, T - 1)`.
+          `score(token_ids)`, which returns the ids' own, `(B, T - 1)`.
 
     Raises:
         FileNotFoundError: There is no exported model at `path`.

@@ -41,7 +41,7 @@ def trace(signatures, inputs):
 
 
 class Input(NamedTuple):
-    """Input of a signature, with its required shape and conditions.
+    """Input of a signature: its required shape, and its conditions.
 
     `sizes` are the sizes of the axes after the first; `None` stands for the
     time. `conditions` are functions that take this `Input`, a tensor of any
@@ -100,8 +100,8 @@ def _assert(condition):
 
 
 def require_inputs(*inputs):
-    """Returns a dict of copies of `Input`s, with static shapes; computing them
-    fails unless all are valid and have as many rows as the first."""
+    """Returns a dict of copies of `Input`s, with static shapes; computing these
+    fails unless all are valid and have the same number of rows."""
     hidden = [
         tf.raw_ops.PlaceholderWithDefault(
             input=one.tensor, shape=tf.TensorShape(None)
@@ -186,7 +186,7 @@ def all_hold(holds):
 
 def in_range(least, most=None, unit=""):
     """Returns a function for `Input.conditions` that checks integers; `most` is
-    an integer, `None`, or a function of the time, which `unit` describes."""
+    an integer, `None`, or a function of the time, described by `unit`."""
 
     def make(one, tensor, time):
         message = f"`{one.name}` must be at least {least}"
@@ -477,7 +477,7 @@ class StreamedStep:
 
     def attend(self, token_ids, state):
         """Returns attention weights float32 `(B, memory)` after ids `(B, 1)`,
-        oldest slot first; `None` if the model does not attend."""
+        oldest slot first; `None` if the model has no attention."""
         if self.model.attending is None:
             return None
         token_ids = tf.cast(token_ids, tf.int32)

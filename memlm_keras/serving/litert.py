@@ -90,8 +90,8 @@ def convert(function, quantize=None):
 
 
 def _with_names(content):
-    """Names the tensors in a file after the signature, which some engines
-    ignore; adds `next_` to the names of new states."""
+    """Names the tensors in a file as in the signature, because some engines
+    ignore the signature; adds `next_` to the names of new states."""
     file = flatbuffer_utils.convert_bytearray_to_object(content)
     (signature,), tensors = file.signatureDefs, file.subgraphs[0].tensors
     for one in signature.inputs:

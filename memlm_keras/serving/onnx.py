@@ -107,7 +107,7 @@ class NamedState:
         return list(self.streamed.specification.values())
 
     def facts(self):
-        """Returns the file's metadata, a dict of plain values."""
+        """Returns the file's metadata, a dict of JSON values."""
         facts = {
             "vocabulary_size": self.model.vocabulary_size,
             "initial_state": {
@@ -226,7 +226,7 @@ class SherpaOffline(NamedState):
         x = _some_rows(x)
         lengths = tf.cast(x_lens, tf.int32)[:, None]
         places = tf.range(tf.shape(x)[1] + 1)[None]
-        # Padding may be an invalid id.
+        # Padding may have an invalid id.
         words = tf.where(places[:, :-1] < lengths, tf.cast(x, tf.int32), end)
         ends = tf.fill((tf.shape(x)[0], 1), end)
         scores, _ = self.model.backbone.score(
@@ -240,7 +240,7 @@ def _some_rows(token_ids):
     """Returns the ids; raises an error if there are no rows, because then
     onnxruntime's LSTM would crash."""
     first = tf.gather(token_ids, 0)
-    # This keeps `gather` in the graph, but changes no id: none is negative.
+    # `maximum` keeps `gather` in the graph; no id changes, as none is negative.
     return tf.maximum(token_ids, tf.minimum(first, 0))
 
 
@@ -440,8 +440,8 @@ def write_triton(model, vocabulary, options, path):
 
 
 def _state(specification, initial, folder):
-    """Returns the configuration for a state; writes its initial value unless
-    zero."""
+    """Returns the configuration for a state; writes the state's initial value
+    unless it is zero."""
     data = "zero_data: true"
     if initial.any():
         folder.mkdir(exist_ok=True)

@@ -28,7 +28,7 @@ FINGERPRINT = "fingerprint"
 WARM_UP = "tf_serving_warmup_requests"
 # Number of words in an example request.
 _WORDS = 3
-# How often a server runs each request to warm up.
+# Number of times that a server runs each request to warm up.
 _TURNS = 3
 # Largest size of an example request in bytes.
 _LARGEST_EXAMPLE = 2**20
@@ -150,7 +150,7 @@ class LanguageModelSignatures:
         return {"log_probabilities": log_probabilities}
 
     def score(self, text):
-        """Scores the words of texts `(B,)`, and their ends."""
+        """Scores the words and the ends of texts `(B,)`."""
         tokens, ids = self._encoded(text)
         end = tf.fill((ids.nrows(out_type=tf.int32), 1), self.end)
         targets = tf.concat([ids, end], axis=1).to_tensor()

@@ -16,8 +16,8 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
 
     Training also stops after an epoch whose validation loss or perplexity is
     NaN or infinite, because the perplexity may overflow while the weights are
-    finite. The optimizer's state is restored too, so training can continue.
-    Keras' `TerminateOnNaN` leaves NaN weights in the model.
+    finite. The optimizer's state is restored too, so that training can
+    continue. Keras' `TerminateOnNaN` leaves NaN weights in the model.
 
     Snapshots are taken before the first batch, after each epoch and every
     `frequency` batches, if all weights are finite.
@@ -105,7 +105,7 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
 
 
 class CSVLogger(keras.callbacks.CSVLogger):
-    """Writes the whole log after each epoch; a `Checkpoint` saves its rows.
+    """Writes the whole log after each epoch; a `Checkpoint` saves the rows.
 
     Keras' logger appends lines: a power cut may truncate one, and a resumed run
     may log an epoch twice. `read()` returns the rows in the log file, for
@@ -154,8 +154,8 @@ class CSVLogger(keras.callbacks.CSVLogger):
 
 
 class TimeEstimate(keras.callbacks.Callback):
-    """Prints an estimate of the training time, measured in the third and fourth
-    second, after functions are compiled and memory is allocated."""
+    """Prints an estimate of the training time, from the speed in the third and
+    fourth second, after functions are compiled and memory is allocated."""
 
     seconds = 2.0
 
@@ -166,7 +166,7 @@ class TimeEstimate(keras.callbacks.Callback):
         self._done = 0
 
     def on_epoch_begin(self, epoch, logs=None):
-        # A resumed run does not begin with epoch 0.
+        # A resumed run does not begin at epoch 0.
         self._done = epoch
 
     def on_train_batch_end(self, batch, logs=None):
@@ -384,9 +384,9 @@ class Throughput(keras.callbacks.Callback):
 def halve_after(epochs, factor=0.5):
     """Returns a schedule that halves the learning rate after some epochs.
 
-    Tran et al. (2016, Section 4) halve it in each epoch after the fourth,
-    Salton et al. (2017, Section 4) after the twelfth. Zaremba et al. (2014)
-    use the factor 0.5, 0.8 or 1 / 1.15, depending on the size of the model.
+    Tran et al. (2016, Section 4) halve the rate in each epoch after the fourth,
+    Salton et al. (2017, Section 4) after the twelfth. Zaremba et al. (2014) use
+    the factor 0.5, 0.8 or 1 / 1.15, depending on the size of the model.
 
     Args:
         epochs: Integer, number of epochs at the initial rate.

@@ -155,7 +155,7 @@ class Checkpoint(keras.callbacks.Callback):
             _set_counters(self.model, self._counters)
             self._counters = None
         if self._saved is not None and (self._first_batch or self._validating):
-            # A scheduler has changed the rate for the epoch that is resumed.
+            # A scheduler has already changed the rate for the resumed epoch.
             self._set_rate()
 
     def on_train_batch_end(self, batch, logs=None):

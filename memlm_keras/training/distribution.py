@@ -14,7 +14,7 @@ def data_parallel(devices=None):
 
     The scope is `keras.distribution.DataParallel(...).scope()` on JAX, and
     `tf.distribute.MirroredStrategy(...).scope()` on TensorFlow. Build, train
-    and evaluate the model within it.
+    and evaluate the model within the scope.
 
     Args:
         devices: Integer, number of devices; `None` for all.
@@ -92,7 +92,7 @@ def require_divisible(rows, devices):
 def row_layout(shape):
     """Returns the layout that shards a variable by rows, or `None`."""
     distribution = keras.distribution.distribution()
-    # With several processes, each has all rows, so that it can save them.
+    # With several processes, each process keeps all rows for saving.
     if distribution is None or distribution.num_processes > 1:
         return None
     return distribution.get_data_layout(shape)
@@ -160,7 +160,7 @@ def of_first_replica(model, batch):
 
 def share_of_weight(weight, targets):
     """Returns the factor for this replica's mean loss; the factors of all
-    replicas have the mean 1."""
+    replicas have a mean of 1."""
     # Keras averages the replicas' means: without the factors, tokens on a
     # replica with more padding would count more.
     replica = _replica()
@@ -222,7 +222,7 @@ def set_generator_states(states):
 
 
 def _replica():
-    """Returns the context of this replica, or `None` if it is the only one."""
+    """Returns the context of this replica; `None` for a single replica."""
     if keras.backend.backend() != "tensorflow":
         return None
     import tensorflow as tf

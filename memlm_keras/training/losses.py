@@ -11,7 +11,7 @@ class TokenLoss(keras.losses.Loss):
     """Base class for losses that reduce token losses to a scalar.
 
     A `memlm_keras.LanguageModel` that gets targets as inputs returns the loss
-    of each token, `(batch, time)`; these classes also accept logits.
+    of each token, `(batch, time)`; subclasses also accept logits.
 
     Call arguments:
         y_true: int32 tensor `(batch, time)`.

@@ -8,8 +8,8 @@ class FusedAdam(keras.optimizers.Adam):
     """`keras.optimizers.Adam` that uses PyTorch's fused kernel on PyTorch.
 
     Equations, arguments and variables are the same as in Keras' Adam, so
-    training can continue with either. Keras runs one operation after another
-    over all weights, which takes as long as the rest of the step if the
+    training can continue with either optimizer. Keras runs one operation after
+    another over all weights, which takes as long as the rest of the step if the
     vocabulary is large. On TensorFlow and JAX, where XLA fuses operations, this
     is Keras' Adam. On PyTorch, `global_clipnorm` scales gradients in place,
     like `torch.nn.utils.clip_grad_norm_`.

@@ -13,8 +13,8 @@ from torch.utils import _pytree as pytree
 from memlm_keras.gradients import opaque
 from memlm_keras.keras_private import torch_random
 
-# Number of steps with one shape before it is recorded. Recording takes about as
-# long as these steps.
+# Number of steps with the same shape before the step is recorded. Recording
+# takes about as long as this number of steps.
 AFTER = 50
 MOST_SHAPES = 128
 # Longer recordings are not faster than the step itself.
@@ -31,7 +31,7 @@ class Steps:
     once per batch shape and then run without Python, with the same results.
 
     Steps whose Python code depends on the values of tensors cannot be traced;
-    these run unchanged. Parameters have no `grad` after recorded steps.
+    such steps run unchanged. Parameters have no `grad` after recorded steps.
 
     Args:
         step: Method of `model` that maps a batch to a dict of tensors.
@@ -69,8 +69,8 @@ class Steps:
             of_batch = leaves, structure, self.cuda_graphs
             recording = Recording(self.step, self.model, *of_batch)
         except Exception:
-            # Tracing raises errors of many types. If the step itself fails, it
-            # raises its own error below.
+            # Tracing raises errors of many types. If the step itself fails, its
+            # own error is raised below.
             self.possible = False
             return self.step(batch)
         self.recordings[shapes] = recording
@@ -118,7 +118,7 @@ class Recording:
                 for variable, value in zip(single, before):
                     variable.value.copy_(value)
             model.zero_grad()
-        # The graph computes gradients itself, so autograd need not record.
+        # The graph computes the gradients itself, without autograd.
         for name, parameter in list(self.graph.named_parameters()):
             delattr(self.graph, name)
             setattr(self.graph, name, parameter.detach())
@@ -160,7 +160,7 @@ class CudaGraph:
     def __init__(self, run):
         self.run = run
         self.graph = self.inputs = self.outputs = None
-        # The first call loads libraries, which a capture must not do.
+        # The first call loads libraries, which is not allowed during a capture.
         self.waits, self.possible = True, True
 
     def __call__(self, *tensors):

@@ -16,7 +16,7 @@ from memlm_keras.experiments.opened import open_run
 from memlm_keras.experiments.opened import require_different
 from memlm_keras.experiments.tables.report import markdown_table
 
-# Columns of a table, and the attributes of accuracies in them.
+# Columns of a table, and the attributes of `PairAccuracy` that they show.
 _COLUMNS = {
     "pairs": "pairs",
     "items": "items",

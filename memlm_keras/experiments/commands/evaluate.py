@@ -227,7 +227,7 @@ def _evaluate_mean(runs, given, verbose):
 
 
 def _evaluate_by(runs, text, parts, measures, verbose, typed):
-    """Compares runs by how far back each word last occurred."""
+    """Compares runs by the distance to each word's last occurrence."""
     for name, value in measures.items():
         if name != "cache_size":
             raise options.UsageError(

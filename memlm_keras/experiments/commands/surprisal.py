@@ -115,7 +115,7 @@ def surprisal(
     if segment_length is not None and rate is None:
         raise options.UsageError("--segment_length is for --rate.")
     paths = [*run, *file]
-    # The first file that is not a model, or else the last path, is a text.
+    # The first file that is not a model, or else the last path, is the text.
     first = 1
     while first < len(paths) - 1 and not (
         pathlib.Path(paths[first]).is_file()
@@ -165,7 +165,7 @@ def surprisal(
         if has_documents:
             documents = store.read_documents(texts, document_start, *part)
         else:
-            # Read once, as the file may be a pipe.
+            # Read the file only once, because it may be a pipe.
             documents = [(texts[0], list(store.read_lines(texts[0])))]
     count = unknown = 0
     entered = store.EnteredText(vocabulary)

@@ -6,7 +6,7 @@ import statistics
 from memlm_keras import files
 
 _ENVIRONMENT = ("backend", "keras", "python", "hardware", "date")
-# Results that the table does not list as common to its runs.
+# Results that differ between runs are not listed as common to all.
 _PER_RUN = (
     "preset",
     "units",

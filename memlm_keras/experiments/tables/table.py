@@ -114,7 +114,7 @@ class TableRuns:
     ):
         """Trains each row with each seed, and writes the table.
 
-        Finished runs are kept, and interrupted ones continue.
+        Finished runs are kept, and interrupted runs continue.
 
         Args:
             seeds: list of integers.

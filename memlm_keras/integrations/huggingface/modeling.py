@@ -73,7 +73,7 @@ class MemlmCache(transformers.Cache):
         super().__init__(layers=[])
         self.reset()
 
-    # Makes `generate` pass only columns that have not been read.
+    # This makes `generate` pass only columns that have not been read.
     is_linear = [False]
 
     def get_seq_length(self, layer_idx=0):
@@ -150,19 +150,19 @@ class MemlmForCausalLM(
             )
         super().__init__(config)
         if lm is None:
-            # `from_pretrained` runs this on the meta device.
+            # `from_pretrained` runs this method on the meta device.
             with torch.device("cpu"), keras.device("cpu"):
                 lm = keras.saving.deserialize_keras_object(
                     json.loads(config.keras_config)
                 )
-        # Not a submodule, so that each weight has only one name.
+        # `lm` is not a submodule, so that each weight has only one name.
         vars(self)["lm"] = lm
         self._share_weights()
         self.post_init()
 
     @classmethod
     def from_pretrained(cls, *args, **kwargs):
-        """Loads a folder of `save_pretrained` or `memlm_keras.serving.export`;
+        """Loads a folder written by `save_pretrained` or `serving.export`;
         takes the arguments of `transformers.PreTrainedModel.from_pretrained`.
 
         Raises:
@@ -257,7 +257,7 @@ class MemlmForCausalLM(
             if read.all():
                 logits, state = step(input_ids.int(), state, self.training)
                 return logits.float(), state
-            # Columns of the tokens of each row, then columns of its padding.
+            # For each row, the indices of its tokens, then of its padding.
             columns = torch.argsort(~read, dim=1, stable=True)
             lengths = read.sum(dim=1)
             logits = torch.zeros(
@@ -288,7 +288,7 @@ class MemlmTokenizer(transformers.PreTrainedTokenizer):
     The id of padding is the size of the vocabulary.
 
     Args:
-        vocabulary_file: path of a file of `Vocabulary.save`.
+        vocabulary_file: path of a file that `Vocabulary.save` wrote.
         vocabulary: `memlm_keras.data.Vocabulary`, instead of the file.
         **kwargs: other arguments of a `transformers.PreTrainedTokenizer`.
     """

@@ -1,7 +1,7 @@
 """Exports a page that runs a language model in a browser.
 
 The folder contains the page, a step of the model as ONNX, facts about the model
-as JSON, and the engine. TensorFlow is imported only to trace the step.
+as JSON, and onnxruntime-web. TensorFlow is imported only to trace the step.
 """
 
 import base64
@@ -174,13 +174,13 @@ def vocabulary_facts(vocabulary):
     if tokenizer.numbers is not None:
         facts["number_pattern"] = tables.NUMBER_PATTERN
     if tokenizer.lowercase:
-        # Each upper-case letter is followed by its lower case.
+        # Each uppercase letter is followed by its lowercase letter.
         facts["lower_case"] = "".join(
             map(chr, itertools.chain(*tables.lower_case().items()))
         )
     if tokenizer.split == "unicode_script":
         classes = tables.script_classes()
-        # The first code point of each range with one script, and the script.
+        # The first code point of each range of the same script, and the script.
         starts = np.flatnonzero(np.diff(classes, prepend=classes[0] + 1))
         facts["scripts"] = [starts.tolist(), classes[starts].tolist()]
     return facts
