@@ -12,9 +12,9 @@ from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.models import layers
 from memlm_keras.models.backbone import compile_inference
+from memlm_keras.models.generation import Sampling
 from memlm_keras.models.generation import is_text
 from memlm_keras.models.generation import require_strings
-from memlm_keras.models.generation import sample
 from memlm_keras.models.pairs import CONDITIONINGS
 from memlm_keras.models.pairs import DualSequenceModel
 from memlm_keras.models.pairs import LayerMaker
@@ -179,6 +179,10 @@ class SequenceAutoencoder(DualSequenceModel):
     def _decode(self):
         return compile_inference(self, self.backbone.decode)
 
+    @functools.cached_property
+    def _sampling(self):
+        return Sampling(self, self._decode)
+
     def quantize(self, *args, **kwargs):
         """Quantizes the weights in place, as `keras.Model.quantize` does."""
         super().quantize(*args, **kwargs)
@@ -227,14 +231,8 @@ class SequenceAutoencoder(DualSequenceModel):
         states = self._encode(
             ops.convert_to_tensor(ids), ops.convert_to_tensor(lengths)
         )
-        written, ends = sample(
-            model=self,
-            sampler=sampler,
-            step=self._decode,
-            tokens=prompt,
-            fixed=fixed,
-            state=states,
-            stop_token_ids=[self.end_of_sentence_id],
+        written, ends = self._sampling.write(
+            sampler, prompt, fixed, states, stops=[self.end_of_sentence_id]
         )
         return [row[1:end] for row, end in zip(written, ends)]
 

@@ -1,6 +1,7 @@
 """Text generation, with the samplers of this module or of keras_nlp."""
 
 import difflib
+import functools
 import itertools
 
 import keras
@@ -10,9 +11,14 @@ from keras import ops
 from memlm_keras import files
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
+from memlm_keras.models.backbone import compile_inference
 
 # Defaults of keras_nlp: number of words, and their cumulative probability.
 _TOP_K, _TOP_P = 5, 0.1
+# Added to logits of tokens that are not written.
+_NEVER = -1e9
+# Where a row is: within its words, at the first one, and after its end.
+_LATER, _FIRST, _ENDED = range(3)
 SAMPLERS = ("beam", "greedy", "random", "top_k", "top_p")
 
 
@@ -46,140 +52,154 @@ def generate(
     for index, row in enumerate(rows):
         tokens[index, : len(row)] = row
         fixed[index, : len(row)] = True
-    tokens = require_token_ids("prompt", tokens, model.vocabulary_size)
+    size = model.vocabulary_size
+    tokens = require_token_ids("prompt", tokens, size)
     by_default = stop_token_ids is None and vocabulary is not None
     if by_default:
         stop_token_ids = [vocabulary.end_of_sentence_id]
 
-    generated, lengths = sample(
-        model=model,
-        sampler=sampler,
-        step=_suppressing(model, suppress_token_ids),
-        tokens=tokens,
-        fixed=fixed,
+    generated, lengths = model._sampling.write(
+        sampler,
+        tokens,
+        fixed,
         state=model.read(tokens[:, : min(lengths) - 1]),
-        stop_token_ids=stop_token_ids,
+        stops=[i for i in stop_token_ids or () if 0 <= i < size],
         may_be_empty=not by_default,
+        suppressed=_suppressed(suppress_token_ids, size),
     )
     return restore(generated, lengths)
 
 
-def _suppressing(model, token_ids):
-    """Returns a `model.step` that never predicts the given tokens."""
+def _suppressed(token_ids, size):
+    """Returns the ids that are never written, a sequence."""
     if token_ids is None or np.size(token_ids) == 0:
-        return model.step
-    size = model.vocabulary_size
+        return ()
     token_ids = require_token_ids("suppress_token_ids", token_ids, size, ndim=1)
-    penalty = np.zeros(size, "float32")
-    penalty[token_ids] = -1e9
-    if penalty.all():
+    if len(np.unique(token_ids)) == size:
         raise ValueError(
             "`suppress_token_ids` must leave a token to write. Received: all "
             f"{size} ids"
         )
-    penalty = ops.convert_to_tensor(penalty)
-
-    def step(tokens, state):
-        logits, state = model.step(tokens, state)
-        return ops.add(ops.cast(logits, "float32"), penalty), state
-
-    return step
+    return token_ids
 
 
-def sample(
-    model,
-    sampler,
-    step,
-    tokens,
-    fixed,
-    state,
-    stop_token_ids,
-    may_be_empty=True,
-):
-    """Generates `tokens` `(batch, time)` where bool `fixed` is false; returns
-    the tokens, padded with stop tokens, and the lengths of rows."""
-    # `state` is the state before the last token of the shortest prompt.
+class Sampling:
+    """Writes with a model, by a `step` from tokens and a state to logits and
+    the new state."""
 
-    def next_token(prompt, state, index):
-        last = ops.slice(prompt, (0, index - 1), (ops.shape(prompt)[0], 1))
-        logits, state = step(last, state)
-        return logits[:, -1], None, state
+    def __init__(self, model, step):
+        self.model = model
+        self.step = step
+        self.compiled = functools.cache(self._compile)
 
-    sampler = _sampler(sampler, model.vocabulary_size)
-    stops = list(stop_token_ids or ())
-    if stops:
-        # In the batch of a beam sampler, the beams of a row are adjacent.
-        beams = getattr(sampler, "num_beams", 1)
-        next_token = _ending(
-            next_token, np.repeat(fixed, beams, axis=0), stops, may_be_empty
-        )
-    # Samplers also look for stop tokens in positions after the last token.
-    filler = next(token for token in itertools.count() if token not in stops)
-    generated = sampler(
-        next=next_token,
-        prompt=ops.convert_to_tensor(np.where(fixed, tokens, filler)),
-        cache=state,
-        index=int(fixed.sum(axis=1).min()),
-        mask=ops.convert_to_tensor(fixed),
-        stop_token_ids=stops or None,
-        model=model,
-    )
-    generated = np.array(ops.convert_to_numpy(generated))
-    ended = np.isin(generated, stops) & ~fixed
-    lengths = np.where(ended.any(1), ended.argmax(1), generated.shape[1])
-    for row, length in zip(generated, lengths):
-        row[length:] = row[length : length + 1]
-    return generated, lengths
-
-
-def _ending(next_token, fixed, stops, may_be_empty):
-    """Wraps `next_token` such that rows repeat a stop token after their end
-    and, unless `may_be_empty`, do not start with a stop token."""
-    # Samplers continue every row until all rows have ended, and tokens after
-    # the end of a row would change the scores of beams.
-    prompt_lengths = ops.array(fixed.sum(axis=1), "int32")
-
-    def next_or_end(prompt, state, index):
-        logits, hidden, state = next_token(prompt, state, index)
-        before = ops.less(ops.arange(fixed.shape[1], dtype="int32"), index)
-        written = ops.logical_and(before, ops.array(~fixed))
-        stopped = ops.any(
-            ops.equal(prompt[..., None], ops.array(stops, prompt.dtype)),
-            axis=-1,
-        )
-        ended = ops.any(ops.logical_and(stopped, written), axis=-1)
-        logits = ops.cast(logits, "float32")
-        vocabulary = ops.arange(logits.shape[-1])
+    def write(
+        self,
+        sampler,
+        tokens,
+        fixed,
+        state,
+        stops,
+        may_be_empty=True,
+        suppressed=(),
+    ):
+        """Generates `tokens` `(batch, time)` where bool `fixed` is false;
+        returns tokens, padded with stop tokens, and the lengths of rows."""
+        # `state` is the state before the last token of the shortest prompt.
+        penalties = np.zeros((3, self.model.vocabulary_size), "float32")
+        penalties[:, suppressed] = _NEVER
         if not may_be_empty:
-            first = ops.equal(prompt_lengths, index)[:, None]
-            stop = ops.any(
-                ops.equal(vocabulary[:, None], ops.array(stops, "int32")), -1
+            penalties[_FIRST, stops] = _NEVER
+        # Samplers continue each row until all rows have ended, and tokens after
+        # the end of a row would change the scores of beams.
+        penalties[_ENDED] = _NEVER
+        penalties[_ENDED, stops[:1]] = 0.0
+        penalties = ops.convert_to_tensor(penalties)
+        if sampler == "beam":
+            sampler = beam_sampler('sampler="beam"')
+        write = self._write_by if callable(sampler) else self._write
+        generated = write(sampler, tokens, fixed, state, stops, penalties)
+        ended = np.isin(generated, stops) & ~fixed
+        lengths = np.where(ended.any(1), ended.argmax(1), generated.shape[1])
+        for row, length in zip(generated, lengths):
+            row[length:] = row[length : length + 1]
+        return generated, lengths
+
+    def _write(self, name, tokens, fixed, state, stops, penalties):
+        """Writes with a sampler of this module."""
+        draw = self.compiled(name)
+        # Greedy search leaves the global seed as it is.
+        seeds = keras.random.SeedGenerator(0 if name == "greedy" else None)
+        seed = ops.convert_to_numpy(seeds.state)
+        lengths = fixed.sum(axis=1)
+        ended = np.zeros(len(tokens), "bool")
+        for index in range(lengths.min(), tokens.shape[1]):
+            if ended.all():
+                break
+            place = np.where(lengths == index, _FIRST, _LATER)
+            place = np.where(ended, _ENDED, place).astype("int32")
+            last = tokens[:, index - 1 : index]
+            drawn, state = draw(last, state, penalties, place, seed)
+            written = ~fixed[:, index]
+            tokens[written, index] = ops.convert_to_numpy(drawn)[written]
+            ended |= written & np.isin(tokens[:, index], stops)
+            seed = seed + np.array([0, 1], seed.dtype)
+        return tokens
+
+    def _compile(self, name):
+        if name not in SAMPLERS:
+            nearest = difflib.get_close_matches(str(name), SAMPLERS, 1)
+            hint = f". Did you mean {nearest[0]!r}?" if nearest else ""
+            raise ValueError(
+                f"`sampler` must be one of {', '.join(map(repr, SAMPLERS))}, "
+                f"or a sampler of keras_nlp. Received: sampler={name!r}{hint}"
             )
-            logits = ops.where(ops.logical_and(first, stop), -1e9, logits)
-        only_end = ops.where(ops.equal(vocabulary, stops[0]), 0.0, -1e9)
-        return (
-            ops.where(ended[:, None], only_end[None], logits),
-            hidden,
-            state,
+        # Importing keras_nlp, which has the same samplers, would take seconds.
+        seeds = keras.random.SeedGenerator(0)
+
+        def draw(last, state, penalties, place, seed):
+            last, place = map(ops.convert_to_tensor, (last, place))
+            logits, state = self._predict(last, state, penalties, place)
+            with keras.StatelessScope([(seeds.state, seed)]):
+                return _choose(name, ops.softmax(logits), seeds), state
+
+        return compile_inference(self.model, draw)
+
+    def _predict(self, last, state, penalties, place):
+        """Returns float32 logits, and the state after the last tokens."""
+        logits, state = self.step(last, state)
+        penalty = ops.take(penalties, place, axis=0)
+        return ops.add(ops.cast(logits[:, -1], "float32"), penalty), state
+
+    def _write_by(self, sampler, tokens, fixed, state, stops, penalties):
+        """Writes with a sampler of keras_nlp."""
+        # In the batch of a beam sampler, the beams of a row are adjacent.
+        rows = np.repeat(fixed, getattr(sampler, "num_beams", 1), axis=0)
+        lengths = ops.array(rows.sum(axis=1), "int32")
+        written, ends = ops.array(~rows), ops.array(stops, "int32")
+
+        def next_token(prompt, state, index):
+            last = ops.slice(prompt, (0, index - 1), (ops.shape(prompt)[0], 1))
+            place = ops.where(ops.equal(lengths, index), _FIRST, _LATER)
+            if stops:
+                before = ops.less(ops.arange(rows.shape[1]), index)
+                ended = ops.logical_and(ops.isin(prompt, ends), written)
+                ended = ops.any(ops.logical_and(ended, before), axis=-1)
+                place = ops.where(ended, _ENDED, place)
+            logits, state = self._predict(last, state, penalties, place)
+            return logits, None, state
+
+        # Samplers also look for stop tokens in positions after the last token.
+        filler = next(i for i in itertools.count() if i not in stops)
+        generated = sampler(
+            next=next_token,
+            prompt=ops.convert_to_tensor(np.where(fixed, tokens, filler)),
+            cache=state,
+            index=int(fixed.sum(axis=1).min()),
+            mask=ops.convert_to_tensor(fixed),
+            stop_token_ids=stops or None,
+            model=self.model,
         )
-
-    return next_or_end
-
-
-def _sampler(sampler, vocabulary_size):
-    """Returns the sampler with the given name, or the given sampler."""
-    if callable(sampler):
-        return sampler
-    if sampler not in SAMPLERS:
-        nearest = difflib.get_close_matches(str(sampler), SAMPLERS, 1)
-        hint = f". Did you mean {nearest[0]!r}?" if nearest else ""
-        raise ValueError(
-            f"`sampler` must be one of {', '.join(map(repr, SAMPLERS))}, or a "
-            f"sampler of keras_nlp. Received: sampler={sampler!r}{hint}"
-        )
-    if sampler != "beam":
-        return _Sampler(sampler, vocabulary_size)
-    return beam_sampler('sampler="beam"')
+        return np.array(ops.convert_to_numpy(generated))
 
 
 def beam_sampler(user, **arguments):
@@ -189,47 +209,24 @@ def beam_sampler(user, **arguments):
     return keras_nlp.samplers.BeamSampler(**arguments)
 
 
-class _Sampler:
-    """Samples like keras_nlp's sampler with the same name, one token per row at
-    a time; importing keras_nlp would take seconds."""
-
-    def __init__(self, name, vocabulary_size):
-        self.name = name
-        self.kept = vocabulary_size
-        if name == "top_k":
-            self.kept = min(_TOP_K, vocabulary_size)
-        if name != "greedy":
-            self.seeds = keras.random.SeedGenerator()
-
-    def __call__(self, next, prompt, cache, index, mask, stop_token_ids, model):
-        while index < prompt.shape[1]:
-            ended = np.isin(ops.convert_to_numpy(prompt), stop_token_ids or ())
-            if (ended & ~ops.convert_to_numpy(mask)).any(axis=1).all():
-                break
-            logits, _, cache = next(prompt, cache, index)
-            token = ops.cast(self._choose(logits), prompt.dtype)
-            token = ops.where(mask[:, index], prompt[:, index], token)
-            prompt = ops.slice_update(prompt, (0, index), token[:, None])
-            index += 1
-        return prompt
-
-    def _choose(self, logits):
-        weights = ops.softmax(ops.cast(logits, "float32"))
-        if self.name == "greedy":
-            return ops.argmax(weights, axis=-1)
-        if self.name != "random":
-            ordered = self.name == "top_p"
-            weights, ids = ops.top_k(weights, self.kept, sorted=ordered)
-        if self.name == "top_p":
-            total = ops.cumsum(weights, axis=-1)[:, :-1]
-            before = ops.pad(total, ((0, 0), (1, 0)))
-            weights = ops.where(before <= _TOP_P, weights, 0.0)
-        chosen = keras.random.categorical(
-            ops.log(weights), 1, seed=self.seeds, dtype="int32"
-        )
-        if self.name != "random":
-            chosen = ops.take_along_axis(ids, chosen, axis=-1)
-        return chosen[:, 0]
+def _choose(sampler, weights, seeds):
+    """Chooses a token per row, as keras_nlp's sampler with the same name."""
+    if sampler == "greedy":
+        return ops.argmax(weights, axis=-1)
+    if sampler != "random":
+        kept = weights.shape[-1]
+        kept = min(_TOP_K, kept) if sampler == "top_k" else kept
+        weights, ids = ops.top_k(weights, kept, sorted=sampler == "top_p")
+    if sampler == "top_p":
+        total = ops.cumsum(weights, axis=-1)[:, :-1]
+        before = ops.pad(total, ((0, 0), (1, 0)))
+        weights = ops.where(before <= _TOP_P, weights, 0.0)
+    chosen = keras.random.categorical(
+        ops.log(weights), 1, seed=seeds, dtype="int32"
+    )
+    if sampler != "random":
+        chosen = ops.take_along_axis(ids, chosen, axis=-1)
+    return chosen[:, 0]
 
 
 def is_text(tokens):

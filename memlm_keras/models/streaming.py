@@ -98,6 +98,10 @@ class StreamingModel(keras.Model):
         return compile_inference(self, measure)
 
     @functools.cached_property
+    def _sampling(self):
+        return generation.Sampling(self, self.step)
+
+    @functools.cached_property
     def _state_shapes(self):
         state = self.backbone.initial_state(1)
         return {name: tuple(value.shape[1:]) for name, value in state.items()}

@@ -45,7 +45,7 @@ def test_stop_tokens_end_a_row(first):
     rows = [greedy_of(model, prompt, 9) for prompt in prompts]
     stops = [rows[0][5]] if first else [rows[0][5], rows[1][3]]
     found = model.generate(
-        prompts, max_length=9, sampler="greedy", stop_token_ids=[0, *stops]
+        prompts, max_length=9, sampler="greedy", stop_token_ids=[0, *stops, V]
     )
     texts = model.generate(
         [" ".join(LETTERS.decode(prompt)) for prompt in prompts],
@@ -118,6 +118,17 @@ def test_fewer_words_than_a_sampler_chooses_among():
     )
     found = model.generate([[1, 2]], 6, sampler="top_k")
     assert found.shape == (1, 6) and found.max() < 3
+
+
+@pytest.mark.backend("jax")
+def test_a_sampler_is_compiled_once(monkeypatch):
+    model = shared()
+    model.generate([[3, 4]], 5, "top_k")
+    monkeypatch.delattr("memlm_keras.models.generation._choose")
+    found = model.generate(
+        [[5, 4, 3]], 9, "top_k", stop_token_ids=[2], suppress_token_ids=[1]
+    )
+    assert found.shape == (1, 9)
 
 
 def test_strings_in_and_out():
