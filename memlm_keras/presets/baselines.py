@@ -1,4 +1,4 @@
-"""Rows of the papers that Salton et al. (2017) compare with, and their tables.
+"""Rows and tables of the papers that Salton et al. (2017) compare with.
 
 docs/papers/baselines.md lists errata and choices.
 """
@@ -32,7 +32,7 @@ class ZarembaRow(SummedLossRow):
     layers: int = 2
     dropout: float = 0.0
     tied: bool | None = None
-    # Whether the model has the penalized projection of Press and Wolf.
+    # Whether the model has Press and Wolf's projection with a penalty.
     penalized: bool = False
 
     def model(self):
@@ -44,7 +44,7 @@ class ZarembaRow(SummedLossRow):
                 activation="linear",
                 use_bias=True,
                 bias_initializer=self.weights,
-                # The penalty of the authors' code; the paper prints 0.15.
+                # The penalty is from the authors' code; the paper prints 0.15.
                 kernel_regularizer=serialized(
                     "keras.regularizers.L2", l2=0.5 / (6.5 * self.batch_size)
                 ),
@@ -57,7 +57,7 @@ class ZarembaRow(SummedLossRow):
         )
 
 
-# Sizes and schedules, which Gal and Ghahramani also use.
+# Gal and Ghahramani also use these sizes and schedules.
 _MEDIUM = {
     "units": 650,
     "embedding_dim": 650,
@@ -113,8 +113,8 @@ ZAREMBA = Paper(
 class GalRow(ZarembaRow):
     """Two LSTM layers with variational dropout."""
 
-    # The authors' code has these rates for the large model; to use them for the
-    # medium model, too, is a choice.
+    # The authors' code has these rates for the large model; this package also
+    # uses them for the medium model.
     where: str = "Table 1"
     dropout: float = 0.5
     recurrent_dropout: float = 0.3
@@ -165,7 +165,7 @@ GAL = Paper(
         ),
         "large": GalRow(
             **_LARGE,
-            # As in the authors' code.
+            # This number is from the authors' code.
             halve_after=10,
             published=(
                 perplexities(PTB, 77.9, 75.2, monte_carlo_test_perplexity=73.4),
@@ -178,10 +178,10 @@ GAL = Paper(
 
 
 def _press(row, parameters, numbers=(), **changes):
-    """Returns a row of another paper with the changes of Press and Wolf."""
+    """Returns a row of another paper, changed as in Press and Wolf (2016)."""
     changes = {"tied": True, **changes}
     if changes["tied"]:
-        # Tied embeddings have no size of their own.
+        # Tied embeddings have the size of the recurrent layers.
         changes["embedding_dim"] = None
     return dataclasses.replace(
         row,
@@ -225,9 +225,9 @@ class GraveRow(UniformRow):
     embedding_dim: int | None = 1024
     cache_size: int | None = None
     segment_length: int = 30
-    # The paper does not state these, nor the size of the embeddings, whether
-    # the projection is tied and has a bias, the initial bias of the forget gate
-    # and the cache's thetas and weights.
+    # The paper states neither `epochs` and `patience`, nor the size of the
+    # embeddings, whether the projection is tied and has a bias, the initial
+    # bias of the forget gate and the cache's thetas and weights.
     epochs: int | None = 100
     patience: int | None = 10
 
@@ -246,7 +246,7 @@ class GraveRow(UniformRow):
             "keras.optimizers.Adagrad",
             learning_rate=0.2,
             global_clipnorm=0.1,
-            # With Keras' default, 0.1, clipped gradients would change little.
+            # With Keras' default, 0.1, clipped gradients would be too small.
             initial_accumulator_value=0.0,
         )
 
@@ -297,11 +297,11 @@ class MerityRow(SummedLossRow):
     layers: int = 2
     window: int | None = None
     dropout: float = 0.5
-    # The rates of Krueger et al. (2016) for characters.
+    # Krueger et al. (2016) use these rates for characters.
     cell_zoneout: float = 0.5
     hidden_zoneout: float = 0.05
-    # The paper does not state these, nor the forget-gate bias and the sum of
-    # the loss over time.
+    # The paper states none of the values below, nor the initial bias of the
+    # forget gate, nor that the loss is summed over time.
     batch_size: int = 32
     segment_length: int = 100
     clipnorm: float = 1.0

@@ -59,7 +59,7 @@ class DanilukRow(UniformRow):
 
 
 def _row(units, parameters, validation, test, memory=None, parts=1, **fields):
-    """Returns a row whose memory splits an output into `parts`."""
+    """Returns a row; the memory splits an output into `parts` equal parts."""
     return DanilukRow(
         units=units,
         units_divisor=parts,
@@ -70,7 +70,7 @@ def _row(units, parameters, validation, test, memory=None, parts=1, **fields):
     )
 
 
-# Units, parameters, validation and test perplexity, memory, parts.
+# Arguments: units, parameters, validation and test perplexity, memory, parts.
 ROWS = {
     "rnn": _row(307, (186_656, 608), 121.7, 125.7, layer="SimpleRNN"),
     "lstm": _row(300, (721_200, 601), 83.2, 85.2),
@@ -89,15 +89,15 @@ ROWS = {
     "key_value": _row(
         560, (2_242_520, 581), 77.1, 78.2, "KeyValue", 2, window=10
     ),
-    # By the paper's equations, 834 units give 25.6M parameters; 786 units give
-    # 23.9M, the size of all other rows.
+    # With the paper's equations, this row has 25.6M parameters; 786 units give
+    # 23.9M, as in the other rows.
     "key_value_predict": _row(
         834, (4_095_774, 579), 74.2, 75.8, "KeyValuePredict", 3, window=5
     ),
     "key_value_predict_786": _row(
         786, (3_692_366, 563), None, None, "KeyValuePredict", 3, window=5
     ),
-    # Not in the paper: a control without a memory.
+    # This control without a memory is not in the paper.
     "lstm_projected": _row(786, (3_623_460, 563), None, None, "Projection", 3),
     "ngram_2": _row(564, (2_110_488, 583), 76.0, 77.1, "NGram", 2, order=2),
     "ngram_3": _row(786, (3_623_460, 563), 74.9, 75.9, "NGram", 3, order=3),
@@ -105,7 +105,7 @@ ROWS = {
     "ngram_5": _row(1120, (6_616_960, 525), 76.0, 77.3, "NGram", 5, order=5),
 }
 
-# Figure 2 (a): test perplexity by attention window.
+# Figure 2 (a) shows test perplexity by attention window.
 BY_WINDOW = {
     "rm_tm_gated": {1: 83.5, 5: 80.5, 10: 80.3, 15: 80.1},
     "attention": {1: 82.2, 5: 82.2, 10: 82.0, 15: 82.8},
@@ -147,7 +147,7 @@ def _by_window():
                 "label": f"{row.label}, window {window}",
                 "details": {**row.details, "window": window},
             }
-            # A row with the preset's window shares the preset's run.
+            # A row with the preset's own window needs no separate training run.
             if window != row.details["window"]:
                 changes |= {
                     "changes": {"window": window},
@@ -192,8 +192,8 @@ TABLES = (
 )
 
 # "We adjusted the hidden size of all models to have roughly the same total
-# number of model parameters" (Section 5.1); the model in `unmatched` has twice
-# as many.
+# number of model parameters" (Section 5.1); but the model in `unmatched` has
+# twice as many parameters.
 PAPER = Paper(
     name="daniluk2017",
     title="Frustratingly Short Attention Spans in Neural Language Modeling",

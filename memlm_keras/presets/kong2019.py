@@ -13,7 +13,7 @@ from memlm_keras.presets.table import perplexities
 from memlm_keras.presets.table import table_rows
 from memlm_keras.registry import Paper
 
-# Values to try on validation text.
+# Values that are tried on the validation text.
 TUNED = {
     "learning_rate": [0.002, 0.003, 0.004],
     "l2": [1e-4, 1e-3],
@@ -29,21 +29,21 @@ class KongRow(SummedLossRow):
     layers: int = 2
     tied: bool = True
     noise: str | None = None
-    # A scheme; `model.smoothing.adapt` sets its statistics.
+    # The name of a scheme; `model.smoothing.adapt` sets the statistics.
     smoothing: str | None = None
     element_wise: bool = False
     rate: float = 0.2
-    # Factor of the divergence of smoothed matrices, and of the squares of other
-    # matrices; biases have no penalty.
+    # Factor of the penalty on matrices: the divergence of smoothed matrices,
+    # and the sum of squares of others; biases have no penalty.
     l2: float = 1e-4
-    # The paper does not state it, and its rounded sizes do not decide it.
+    # The paper does not state this, and rounds sizes too much to show it.
     output_bias: bool = True
     dropout: float
     recurrent_dropout: float = 0.2
     learning_rate: float = 0.003
     batch_size: int = 64
-    # The paper does not state these, nor U(-0.05, 0.05), a forget-gate bias of
-    # 1 and a loss summed over time, to which the l2 is added without a factor.
+    # The paper states none of these choices: `epochs`, `patience`, U(-0.05,
+    # 0.05), a forget-gate bias of 1, and a loss summed over time plus the l2.
     epochs: int | None = 100
     patience: int | None = 10
 
@@ -108,8 +108,8 @@ class KongRow(SummedLossRow):
         return {"noise": noise, "l2": self.l2, "tuned": TUNED}
 
 
-# For each method, its settings; and for each number of units, the published
-# validation and test perplexity on Penn Treebank, then on WikiText-2.
+# The settings of each method and, for each number of units, the published
+# validation and test perplexities on Penn Treebank, then on WikiText-2.
 _METHODS = {
     "vanilla_untied": (
         {"tied": False},
@@ -145,8 +145,8 @@ _DROPOUT = {512: 0.5, 1024: 0.7}
 ROWS = {
     f"{method}_{units}": KongRow(
         units=units,
-        # Two layers have four gates each. Each word adds its vector, a row of
-        # an untied projection, and a bias.
+        # Each of the two layers has four gates. A word adds an embedding
+        # vector, a bias and, in an untied projection, a row.
         parameters=(
             16 * units**2 + 8 * units,
             (units if settings.get("tied", True) else 2 * units) + 1,

@@ -18,7 +18,7 @@ def count_params(name, vocabulary_size, include_embeddings=True, **sizes):
         **sizes: sizes of the preset, as for `memlm_keras.presets.get`.
 
     Returns:
-        Integer. For the sizes of a paper, no model is built.
+        Integer. A model is built only if `sizes` differ from the paper's.
 
     Raises:
         ValueError: as `memlm_keras.presets.get`.
@@ -52,8 +52,8 @@ def _count(kind, config):
             model = getattr(models, kind).from_config(config)
         return model.count_params()
 
-    # Keras keeps names and unfinished variables for each thread, and draws
-    # seeds from Python's generator: neither may change for the caller.
+    # Another thread protects the caller's Keras names and unfinished variables.
+    # Keras also draws seeds from Python's generator: restore it.
     state = random.getstate()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         try:
@@ -65,7 +65,7 @@ def _count(kind, config):
 def match_parameters(
     budget, name, vocabulary_size, include_embeddings=True, **sizes
 ):
-    """Finds the hidden size at which a preset comes closest to a budget.
+    """Finds the hidden size at which the parameters come closest to a budget.
 
     "We adjusted the hidden size of all models to have roughly the same total
     number of model parameters" (Daniluk et al., 2017, Section 5.1).
@@ -82,8 +82,7 @@ def match_parameters(
         `units_divisor`.
 
     Raises:
-        ValueError: if the smallest such model is larger than the budget by
-            more than a tenth.
+        ValueError: if the smallest model exceeds the budget by over a tenth.
 
     Example:
 
@@ -103,7 +102,8 @@ def match_parameters(
         )
 
     # The size of a weight is a product of at most two sizes, each linear in the
-    # units. So the count is quadratic, and three small models determine it.
+    # units. The count is quadratic in the units, so three small models
+    # determine it.
     first, second, third = count(1), count(2), count(3)
     slope = second - first
     curvature = third - 2 * second + first

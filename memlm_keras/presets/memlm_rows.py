@@ -13,16 +13,16 @@ from memlm_keras.registry import Paper
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MemlmRow(UniformRow):
-    """LSTM layers with tied embeddings, and a projection if sizes differ."""
+    """LSTM layers with tied embeddings, and a projection between two sizes."""
 
-    # Outputs are projected.
+    # `Projection` allows units and embedding size to differ.
     sizes_are_one: ClassVar[bool] = False
 
     layers: int = 1
     dropout: float = 0.5
     learning_rate: float = 0.003
     initial_range: float = 0.3
-    # Number of words to compare with each target in training; 0 for all words.
+    # Number of sampled words in the training softmax; 0 for all words.
     num_sampled: int = 0
     batch_size: int = 20
     segment_length: int = 35
@@ -61,7 +61,7 @@ class MemlmRow(UniformRow):
         )
 
     def schedule(self):
-        """Returns a schedule that halves the learning rate after an epoch
+        """Returns a schedule that halves the learning rate after each epoch
         without a better perplexity."""
         plateau = {
             "monitor": "val_perplexity",
@@ -74,15 +74,15 @@ class MemlmRow(UniformRow):
 
     def more(self):
         return {
-            # Number of tokens to validate after each epoch. Validation compares
-            # with all words, so a token may take several times as long as in
-            # training.
+            # Number of tokens to validate after each epoch. Validation uses the
+            # logits of all words, so a token may take several times as long as
+            # in training.
             "validation_tokens": 50_000,
-            # Few values are tried, so choosing takes less time than training.
+            # With few values, choosing takes less time than training.
             "cache": {"size": 500, "thetas": [0.1, 0.3, 0.5, 0.7, 0.9]},
-            # For texts of at most `most_tokens` tokens. Slower choices lowered
-            # the perplexity of one novel by at most 1%; 15 training segments
-            # changed it by at most 0.3% on two texts.
+            # Dynamic evaluation of texts up to `most_tokens` tokens. Slower
+            # settings lowered the perplexity of one novel by at most 1%, and 15
+            # training segments changed it by at most 0.3% on two texts.
             "dynamic": {
                 "steps": 40,
                 "segments": 50,

@@ -44,8 +44,8 @@ class Row(abc.ABC):
 
     A subclass adds fields for the values that differ between a paper's rows.
     Its method `model` returns constructor arguments of the class that `kind`
-    names. Users of a preset can set `window`, `initial_range`, `key`, `l2`,
-    `embedding_range`, `output_bias` and `num_sampled` if its row has a value.
+    names. Users of a preset can change `window`, `initial_range`, `key`, `l2`,
+    `embedding_range`, `output_bias` and `num_sampled` if the row has a value.
 
     Args:
         units: integer, size of the recurrent layers.
@@ -53,7 +53,7 @@ class Row(abc.ABC):
         units_divisor: integer that divides `units`.
         parameters: pair of integers, the number of parameters without a
             vocabulary, and the number that each word adds; `None` to count the
-            parameters of a model. Pass `None` to a copy with other fields.
+            parameters of a model. A copy with other fields needs `None`.
         where: string, place in the paper, or `None`.
         published: tuple of `Published`, one for each text.
         batch_size: integer.
@@ -109,20 +109,20 @@ class Row(abc.ABC):
         return None
 
     def data(self):
-        """Returns how to read the text, a dict of plain values."""
+        """Returns a dict of plain values that specify the batches."""
         return {
             "batch_size": self.batch_size,
             "segment_length": self.segment_length,
         }
 
     def schedule(self):
-        """Returns the length of training, a dict of plain values."""
+        """Returns a dict of plain values for the length of training."""
         keys = ("epochs", "halve_after", "factor", "patience", "selected_by")
         values = {key: getattr(self, key) for key in keys}
         return {k: value for k, value in values.items() if value is not None}
 
     def more(self):
-        """Returns further keys of the preset, a dict of plain values."""
+        """Returns a dict of further keys of the preset and plain values."""
         return {}
 
     @property
@@ -132,11 +132,11 @@ class Row(abc.ABC):
 
     @property
     def sizes_are_one(self):
-        """Whether `units` and `embedding_dim` must be equal."""
+        """Whether `units` and `embedding_dim` must be the same size."""
         return self.embedding_dim is None
 
     def scaled_embedding_dim(self, scale):
-        """Returns the `embedding_dim` of a scaled row."""
+        """Returns the `embedding_dim` after multiplying sizes by `scale`."""
         return self.embedding_dim and _scaled(self.embedding_dim, scale)
 
     # === Methods that the registry calls ===
@@ -144,7 +144,7 @@ class Row(abc.ABC):
     def resized(
         self, name, scale=1.0, units=None, embedding_dim=None, **fields
     ):
-        """Returns the row with other sizes; `name` is for error messages."""
+        """Returns the row with other sizes; error messages contain `name`."""
         if self.sizes_are_one:
             if None not in (units, embedding_dim) and units != embedding_dim:
                 raise ValueError(
@@ -175,7 +175,7 @@ class Row(abc.ABC):
 
     def preset(self):
         """Returns the whole row as a new dict of plain values."""
-        # Creating a Keras object draws a seed; reading a preset must not.
+        # Creating a Keras object draws a seed; undo that after reading.
         state = random.getstate()
         try:
             loss = self.loss()
@@ -216,12 +216,12 @@ class UniformRow(Row):
 
     @property
     def weights(self):
-        """The initializer of all weights."""
+        """Initializer of all weights."""
         return uniform(self.initial_range)
 
     @property
     def drawn(self):
-        """The arguments of a recurrent layer that are initializers."""
+        """Dict of the initializers of a recurrent layer."""
         return {
             "kernel_initializer": self.weights,
             "recurrent_initializer": self.weights,
@@ -234,7 +234,7 @@ class UniformRow(Row):
         return [serialized("keras.layers.LSTM", **config)] * number
 
     def language_model(self, recurrent, memory=None, **others):
-        """Returns arguments of a language model, without `others` that are
+        """Returns arguments of a language model; leaves out `others` that are
         `None`."""
         return {
             "embedding_dim": self.embedding_size,
@@ -285,7 +285,7 @@ def plain(value):
 
 
 def _concise(value):
-    """Removes from a serialized value the arguments that `plain` omits."""
+    """Removes the arguments that `plain` omits from a serialized value."""
     if isinstance(value, (list, tuple)):
         return [_concise(item) for item in value]
     if not isinstance(value, dict) or value.get("class_name") == "DTypePolicy":
@@ -322,7 +322,7 @@ def _defaults(class_):
     import keras
 
     defaults = {}
-    # Reversed, so that a class overrides the defaults of its bases.
+    # In reverse order, a class overrides the defaults of its bases.
     for base in reversed(inspect.getmro(class_)):
         arguments = inspect.signature(base.__init__).parameters
         for key, argument in arguments.items():

@@ -22,17 +22,17 @@ class SaltonRow(SummedLossRow):
     where: str = "Tables 1 and 2"
     layers: int = 2
     score: str | None = None
-    # Whether a model without a memory keeps the memory's last layer.
+    # Whether a model without a memory has the memory's projection.
     projected: bool = False
-    # The window is longer than every sentence, like the paper's memory: the
-    # longest has 83 tokens in Penn Treebank, and 215 in WikiText-2. With a
-    # single score, it only limits the weights that are returned.
+    # As in the paper, the memory contains the whole sentence: the longest has
+    # 83 tokens in Penn Treebank, and 215 in WikiText-2. With a single score,
+    # the window only limits the weights that are returned.
     window: int | None = None
-    # As in Zaremba et al. (2014), on the embeddings and each layer's outputs.
+    # Embeddings and outputs of layers are dropped, as in Zaremba et al. (2014).
     dropout: float
     batch_size: int = 32
     longest: int = 35
-    # The authors' code has both; the paper states only the patience.
+    # The authors' code contains both numbers; the paper states only `patience`.
     epochs: int | None = 100
     patience: int | None = 10
 
@@ -98,15 +98,15 @@ def _row(
     )
 
 
-# It is unknown whether the published numbers are per predicted token: see the
+# The published numbers may not be perplexities per predicted token: see the
 # protocol salton2017 in `memlm_keras.evaluation.perplexity`.
 ROWS = {
     "ptb_single": _row(PTB, "single", 8_034_000, 71.7, 70.1),
     "ptb_combined": _row(PTB, "combined", 8_456_500, 72.6, 70.7),
     "wikitext2_single": _row(WIKITEXT2, "single", 19_010_000, 73.7, 69.7),
     "wikitext2_combined": _row(WIKITEXT2, "combined", 20_010_000, 74.3, 70.8),
-    # Not in the paper: the same models without a memory, and controls with only
-    # the memory's last layer.
+    # These rows are not in the paper: the same models without a memory, and
+    # controls with only the memory's projection.
     "ptb_lstm": _row(PTB, None, 6_765_200),
     "ptb_projected": _row(PTB, None, 7_188_350, projected=True),
     "wikitext2_lstm": _row(WIKITEXT2, None, 16_008_000),

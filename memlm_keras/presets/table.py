@@ -18,7 +18,7 @@ class Published:
 
     Args:
         corpus: string, the paper's description of the text.
-        numbers: dict of floats; `None` for numbers that are not printed.
+        numbers: dict of floats; `None` for a number that is not in the paper.
     """
 
     corpus: str | None
@@ -26,11 +26,11 @@ class Published:
 
     @property
     def dataset(self):
-        """Name of the text in `memlm_keras.data.load`, or `None`."""
+        """Name of the text for `memlm_keras.data.load`, or `None`."""
         return DATASETS.get(self.corpus)
 
     def by_measure(self, names):
-        """Returns the printed numbers, with the keys that `names` maps to."""
+        """Returns the published numbers, renamed by the dict `names`."""
         numbers = {
             names[key]: value
             for key, value in self.numbers.items()
@@ -53,16 +53,16 @@ def perplexities(corpus, validation=None, test=None, **others):
 
 @dataclasses.dataclass(frozen=True)
 class Measure:
-    """One measured quantity.
+    """One measured quantity, such as the test perplexity.
 
     Args:
         name: string, heading of its column.
         path: tuple of strings, keys of the nested dicts of a run's results; the
-            innermost dict also contains a `"protocol"`.
+            innermost dict also contains the key `"protocol"`.
         digits: integer, number of digits after the decimal point.
         optional: whether the measure may be missing from rows.
-        made_with: `None`, or a pair: the path of a setting in the results, and
-            the value that it must have.
+        made_with: `None`, or a pair of the path of a setting in the results and
+            the required value.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Measure:
         return _at(results, self.path) if self.is_in(results) else None
 
     def protocol(self, results):
-        """Returns the protocol of the measurement, or `None`."""
+        """Returns the name of the measurement's protocol, or `None`."""
         path = (*self.path[:-1], "protocol")
         return _at(results, path) if self.is_in(results) else None
 
@@ -95,7 +95,7 @@ def _at(results, path):
     return results
 
 
-# Measures of language models.
+# The usual measures of language models.
 PERPLEXITIES = (
     Measure("dev", ("validation", "perplexity")),
     Measure("test", ("test", "perplexity")),
@@ -112,15 +112,15 @@ class TableRow:
         preset: string, name of a preset, or `None`.
         changes: dict, sizes and settings that replace the preset's.
         details: dict, the first columns of the row.
-        published: tuple of `Published`, one for each text, whose keys are names
-            of the table's measures.
+        published: tuple of `Published`, one for each text; keys of its numbers
+            are names of the table's measures.
         ngrams: dict, the arguments `order` and `cache` of an n-gram model to
             estimate instead of training a preset; or `None`.
         grid: dict of lists by setting, the values that the paper tried; a run
             trains all combinations.
         same_but_for_units: label of a row that differs only in its units, or
-            `None`. If all units are chosen to match a number of parameters, the
-            table omits this row.
+            `None`. A table with units chosen to match a number of parameters
+            omits this row.
     """
 
     label: str
@@ -170,8 +170,8 @@ class Table:
 def table_rows(
     paper, rows, measures=OF_PERPLEXITIES, corpus=None, details=None
 ):
-    """Creates `TableRow`s from a dict of `Row`s; with `corpus`, only from rows
-    that have numbers for it; with `details`, labels omit the paper."""
+    """Creates `TableRow`s from a dict of `Row`s. With `corpus`, omits rows
+    without numbers for this text; with `details`, labels omit the paper."""
     made = []
     for name, row in rows.items():
         published = tuple(

@@ -25,14 +25,14 @@ WINDOW = 64
 class _ReadingRow(Row):
     """A row with embeddings from U(-r, r), where r is `embedding_range`."""
 
-    # About the range of GloVe's vectors; keys of shorter vectors read little.
+    # This is about GloVe's range; keys of shorter vectors read little.
     embedding_range: float = 0.5
     key: str | None = None
 
     def layer(self, name):
-        """Returns the layer of a short name, with the row's units."""
+        """Returns the layer with a short name, such as "AM-GRU"."""
         if name == "GRU":
-            # One bias for each gate, as the paper counts parameters.
+            # The paper's numbers of parameters imply one bias per gate.
             return serialized(
                 "keras.layers.GRU", units=self.units, reset_after=False
             )
@@ -67,13 +67,13 @@ class EntailmentRow(_ReadingRow):
     where: str = "Section 5.1 and Table 1"
     embedding_dim: int | None = 300
     reader: str
-    # Whether one reader reads both sentences.
+    # Whether one layer, the reader, reads both sentences.
     shared: bool = True
     # Whether a GRU and layers with ReLU read the reader's outputs.
     on_top: bool = False
     attends: bool = False
     reads_source: bool = False
-    # How the reader's outputs are pooled for layers with ReLU without a GRU.
+    # "mean" to read means of the reader's outputs by layers with ReLU.
     pooling: str | None = None
     dropout: float = 0.1
     learning_rate: float = 1e-3
@@ -81,7 +81,7 @@ class EntailmentRow(_ReadingRow):
     selected_by: str = "validation accuracy"
 
     def scaled_embedding_dim(self, scale):
-        # Pretrained word vectors keep their size.
+        # Pretrained word vectors have a fixed size.
         return self.embedding_dim
 
     def model(self):
@@ -113,7 +113,7 @@ class EntailmentRow(_ReadingRow):
         return serialized(
             "keras.optimizers.Adam",
             learning_rate=self.learning_rate,
-            # The paper's value; Rocktaeschel et al. and Cheng et al. use 0.9.
+            # The paper uses 0; Rocktaeschel et al. and Cheng et al. use 0.9.
             beta_1=0.0,
             beta_2=0.999,
         )
@@ -123,7 +123,7 @@ class EntailmentRow(_ReadingRow):
             **super().schedule(),
             "batches_between_checks": 1000,
             "halve_when": "validation accuracy falls over an epoch",
-            # Section 5.1; Rocktaeschel et al. never train the vectors.
+            # See Section 5.1. Rocktaeschel et al. never train the vectors.
             "epochs_of_fixed_vectors": 1,
         }
 
@@ -213,7 +213,7 @@ def _classifier(reader, units, parameters, accuracy, **settings):
     )
 
 
-# Reader, units, parameters without embeddings, published accuracy.
+# Reader, units, parameters without embeddings, and published accuracy.
 ROWS = {
     "gru_shared": _classifier("GRU", 126, 321_177, 81.9, on_top=True),
     "am_gru_shared": _classifier("AM-GRU", 108, 329_079, 82.9, on_top=True),
@@ -265,7 +265,7 @@ def _table_rows(row_class):
     return table_rows("weissenborn2016", rows, {"test_accuracy": "test"})
 
 
-# Accuracies are in percent, as in the paper.
+# Accuracies are percentages, as in the paper.
 TABLES = (
     Table(
         name="entailment",

@@ -1,8 +1,8 @@
 """Variational smoothing of Kong, Melis, Ling, Yu and Yogatama (2019).
 
 "Variational Smoothing in Recurrent Neural Network Language Models", Section 4.
-The displayed formulas are illegible in the copy that was used; the formulas
-below are reconstructed from the prose.
+The displayed formulas are illegible in the available copy of the paper; the
+formulas below are reconstructed from its text.
 
 Shapes below: B batch, T time, V vocabulary, k units.
 """
@@ -35,21 +35,21 @@ OTHER_WORDS = ("mode", "sample", "mean")
 
 
 class Drawn(NamedTuple):
-    """Rows drawn for a batch, `(B, T)`, or `(B, T, k)` if element-wise."""
+    """Indices of drawn rows, `(B, T)`, or `(B, T, k)` if element-wise."""
 
     input_rows: Any
     replaced: Any
-    output_rows: Any = None  # of the targets of replaced words
-    other_rows: Any = None  # (V,) or (V, k), of words that are not the target
+    output_rows: Any = None  # for targets of replaced words
+    other_rows: Any = None  # (V,) or (V, k), for non-targets
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class VariationalSmoothing(Configured, keras.layers.Layer):
     """A distribution over embedding matrices with learned means.
 
-    The row of each word v is a mixture of Gaussians of vanishing variance (Kong
-    et al., 2019, Sections 4.1 and 4.2). With the probability gamma_v, it is the
-    vector of another word:
+    The matrix row E_v of each word v is a mixture of Gaussians of vanishing
+    variance (Kong et al., 2019, Sections 4.1 and 4.2). With probability
+    gamma_v, E_v is the vector of another word:
 
         E_v = e_v              with probability 1 - gamma_v
         E_v = e_k, k drawn from q,          otherwise
@@ -60,49 +60,51 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
     | `absolute_discounting` | gamma_0 N1+(v .) / c(v) | u | input | for each sequence |
     | `kneser_ney` | gamma_0 N1+(v .) / c(v) | r | input, output | at each step |
 
-    with u, r, c and N1+ as in `StreamStatistics`. A sequence is a row of a
-    batch: all occurrences of a word in a row have the same replacement. With
+    `StreamStatistics` defines u, r, c and N1+. A sequence is a row of a batch:
+    all occurrences of a word in a row have the same replacement. With
     `kneser_ney`, if the input word is replaced, its input vector and the output
-    vector of its target are two draws from r. The paper leaves the output
-    vectors of other words open (Section 4.2): it gives an illegible formula,
-    "or alternatively" samples them. Here, `other_words` selects:
+    vector of its target are two draws from r. For output vectors of other
+    words, the paper gives an illegible formula, "or alternatively" samples
+    (Section 4.2). The argument `other_words` selects:
 
-    * `"mode"`: their own vectors, e_v;
+    * `"mode"`: the words' own vectors, e_v;
     * `"sample"`: vectors drawn as above, E_v, once for a batch;
-    * `"mean"`: their means, see below.
+    * `"mean"`: the means of the words' distributions, see below.
 
-    Means are shorter than vectors, so a drawn target stands out among them, and
-    the model learns less about it. A sample needs a bias in the projection: the
-    vector of a frequent word replaces many others, and then only the bias
-    distinguishes them. Input and output are drawn separately, even if they
-    share one matrix. With `element_wise`, each dimension of a vector is drawn
-    separately, and with `kneser_ney` also replaced separately (Section 4.3).
+    Means have smaller norms than single vectors, so a drawn target stands out,
+    and the model learns less about the target. `"sample"` needs a bias in the
+    projection: where a frequent word's vector replaces those of many words,
+    only the bias distinguishes these words. Input and output vectors are drawn
+    separately, even from a shared matrix. With `element_wise`, each dimension
+    of a vector is drawn separately and, with `kneser_ney`, replaced separately
+    (4.3).
 
-    Prediction uses the mean of the distribution of each smoothed matrix,
+    Prediction uses the mean of the distribution of each smoothed matrix:
 
         mean_v = (1 - gamma_v) e_v + gamma_v sum_k q_k e_k
 
-    or its mode, e_v. `memlm_keras.evaluation.sampled_perplexity` averages
-    samples. The training loss includes the divergence from the prior,
+    Alternatively, prediction uses the mode, e_v.
+    `memlm_keras.evaluation.sampled_perplexity` averages samples. The training
+    loss includes the divergence from the prior:
 
         l2 sum_k c_k |e_k|^2,  c_k = (1 - gamma_k) + q_k sum_v gamma_v
 
-    for each smoothed matrix, so twice with `kneser_ney` and tied embeddings.
-    The compiled loss includes it once for each batch; custom loops find it in
-    `model.losses`. The presets sum the cross-entropy over steps. If the loss is
-    a mean over tokens, divide `l2` by the number of steps for the same balance.
+    Each smoothed matrix adds one such term, so `kneser_ney` with tied
+    embeddings adds two. The compiled loss includes the divergence once for each
+    batch; custom loops find it in `model.losses`. The presets sum the
+    cross-entropy over steps. If the loss is a mean over tokens, divide `l2` by
+    the number of steps for the same balance.
 
-    Two differences from the paper: dropout masks are drawn for each step, on
-    the vectors of input words and on the outputs before the projection, while
-    the paper masks whole matrices `(V, k)` (Section 4.3). With tied embeddings
-    and a scheme that smooths only the input, the divergence of the output
-    matrix is a sum of squares, which only an `embeddings_regularizer` of the
-    embedding adds.
+    There are two differences from the paper. Dropout masks are drawn for each
+    step, on input vectors and on outputs before the projection, while the paper
+    masks whole matrices `(V, k)` (Section 4.3). With tied embeddings and a
+    scheme that smooths only the input, the divergence of the output matrix is a
+    sum of squares, which needs an `embeddings_regularizer`.
 
     Use the smoothing in a `SmoothedEmbedding`, and in a `SmoothedProjection` if
-    it smooths the output; a `memlm_keras.LanguageModel` with the first creates
-    the second. Call `adapt` before training to set its statistics, which are
-    saved with the model.
+    it smooths the output; a `memlm_keras.LanguageModel` with a
+    `SmoothedEmbedding` creates the projection. Before training, call `adapt` to
+    set the statistics of the text, which are saved with the model.
 
     Args:
         scheme: string, as above.
@@ -112,7 +114,7 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
         prediction: `"mean"` or `"mode"`.
         other_words: `"mode"`, `"sample"` or `"mean"`, the output rows of words
             that are not the target, in training with `kneser_ney`.
-        vocabulary_size: integer, V; `None` for the model's.
+        vocabulary_size: integer, V; `None` for the language model's.
         seed: integer or `None`, seed of the draws.
         **kwargs: arguments of `keras.layers.Layer`.
 
@@ -171,7 +173,7 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
 
     @property
     def smooths_output(self):
-        """Whether it smooths both matrices, with draws at each step."""
+        """Whether both matrices are smoothed, with draws at each step."""
         return self.scheme == "kneser_ney"
 
     # === Statistics ===
@@ -237,8 +239,8 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
     # === Samples ===
 
     def draw(self, token_ids, units):
-        """Draws the matrix row to use for each input word `(B, T)`, or with
-        `element_wise`, the row for each of `units` elements."""
+        """Draws the matrix row for each input word `(B, T)`, or with
+        `element_wise`, a row for each of `units` elements."""
         words, replaced, rows = self._replace(token_ids, units)
         if not self.smooths_output:
             first = first_occurrences(token_ids)
@@ -256,13 +258,13 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
         return Drawn(rows, replaced, output_rows, other_rows)
 
     def _replace(self, words, units):
-        """Returns words, whether each is replaced, and the replacements."""
+        """Returns the words, a mask of replaced words, and the replacements."""
         shape = ops.shape(words)
         if self.element_wise:
             shape, words = (*shape, units), words[..., None]
         rates = ops.take(self.rates, words, axis=0)
         chance = self._uniform(shape)
-        # If the chance is below the rate, their ratio is uniform, too.
+        # Where `chance` is below the rate, `chance / rate` is uniform again.
         rows = self._propose(shape, chance / ops.maximum(rates, 1e-30))
         return words, chance < rates, rows
 
@@ -303,10 +305,10 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
         return rows + rates * (self.mean_vector(table) - rows)
 
     def mean_logits(self, logits, outputs, table):
-        """Computes the logits for the mean of a matrix from its own `logits`.
+        """Computes logits with the mean of a matrix from the matrix's `logits`.
 
-        A row of the mean is a scaled row of the matrix plus a multiple of one
-        vector, so the matrix of means is not needed.
+        Each row of the mean is a scaled row of the matrix plus a multiple of
+        one vector, so the mean need not be stored.
         """
         common = ops.matmul(outputs, self.mean_vector(table)[:, None])
         return logits + ops.cast(self.rates, logits.dtype) * (common - logits)
@@ -314,7 +316,7 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
     # === Divergence ===
 
     def coefficients(self):
-        """Computes c_k of all words, a tensor `(V,)`."""
+        """Computes the coefficients c_k of all words, a tensor `(V,)`."""
         rates = ops.convert_to_tensor(self.rates)
         return (1.0 - rates) + self.proposal * ops.sum(rates)
 
@@ -332,8 +334,8 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
 class SmoothedEmbedding(Embedding):
     """An `Embedding` with variational smoothing (Kong et al., 2019).
 
-    As the `embedding` of a language model, it draws the rows of each training
-    batch, and adds the divergence to the loss if the smoothing has an `l2`.
+    As the `embedding` of a language model, the layer draws rows for each
+    training batch, and adds the divergence to the loss if `l2` is not zero.
 
     Args:
         input_dim, output_dim: see `Embedding`.
@@ -342,8 +344,8 @@ class SmoothedEmbedding(Embedding):
         **kwargs: arguments of `Embedding`.
 
     Call arguments:
-        inputs, reverse, training: see `Embedding`; with `reverse`, there is no
-            smoothing.
+        inputs, reverse, training: see `Embedding`; with `reverse`, nothing is
+            smoothed.
         drawn: a sample for these inputs, a result of `draw`; `None` for the
             mean or the mode, according to the smoothing's `prediction`.
 
@@ -383,12 +385,12 @@ class SmoothedEmbedding(Embedding):
         self.smoothing.build_for(self.input_dim)
 
     def draw(self, token_ids, units=0):
-        """Draws matrix rows for words `(batch, time)`, the argument `drawn` of
+        """Draws matrix rows for words `(batch, time)`; the result is `drawn` of
         this layer and of a `SmoothedProjection` with inputs of size `units`."""
         return self.smoothing.draw(token_ids, max(units, self.output_dim))
 
     def add_divergence(self):
-        """Adds the divergence of the matrix to the losses by `add_loss`."""
+        """Adds the divergence of the matrix to the loss by `add_loss`."""
         _add_divergence(self, "embeddings")
 
     def call(self, inputs, reverse=False, training=None, drawn=None):
@@ -417,18 +419,18 @@ class SmoothedEmbedding(Embedding):
 class SmoothedProjection(Configured, keras.layers.Layer):
     """Computes logits with variational smoothing (Kong et al., 2019).
 
-    `logits = mean h + b`, with the mean or the mode of the distribution over
-    matrices (Section 4.2), according to the smoothing's `prediction`. As the
-    `head` of a language model, it draws the rows of the targets in training,
-    and adds the divergence to the loss if the smoothing has an `l2`. The bias
-    is not smoothed.
+    `logits = E h + b`, where `E` is the mean or the mode of the distribution
+    over matrices (Section 4.2), according to the smoothing's `prediction`. As
+    the `head` of a language model, the layer draws the rows of targets in
+    training, and adds the divergence to the loss if the smoothing's `l2` is not
+    zero. The bias is not smoothed.
 
     Args:
         smoothing: `memlm_keras.smoothing.VariationalSmoothing` with the scheme
             `kneser_ney`; `None` for the language model's.
         embedding: the `memlm_keras.smoothing.SmoothedEmbedding` to share the
             matrix with; `None` for a separate matrix. A model with
-            `tie_embeddings` sets it.
+            `tie_embeddings` sets this argument.
         use_bias: whether there is a bias, `b`.
         kernel_initializer: initializer of a separate matrix.
         bias_initializer: initializer of `b`.
@@ -487,7 +489,7 @@ class SmoothedProjection(Configured, keras.layers.Layer):
             )
         units, words = input_shape[-1], self.smoothing.vocabulary_size
         if self.embedding is None:
-            # One row for each word, since rows are drawn.
+            # The kernel has one row for each word, since rows are drawn.
             start = self.kernel_initializer
             self.kernel = self.add_weight((words, units), start, name="kernel")
         else:
@@ -498,13 +500,13 @@ class SmoothedProjection(Configured, keras.layers.Layer):
 
     @property
     def matrix(self):
-        """The variable `(vocabulary, units)`."""
+        """Variable of the matrix, `(vocabulary, units)`."""
         if self.embedding is None:
             return self.kernel
         return self.embedding.embeddings
 
     def add_divergence(self):
-        """Adds the divergence of the matrix to the losses by `add_loss`."""
+        """Adds the divergence of the matrix to the loss by `add_loss`."""
         _add_divergence(self, "matrix")
 
     def call(self, inputs, targets=None, drawn=None):

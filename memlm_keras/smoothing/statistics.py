@@ -1,4 +1,4 @@
-"""Counts of a training text, and the distributions of replacement words."""
+"""Counts of a training text, and distributions of replacement words."""
 
 import dataclasses
 import functools
@@ -10,7 +10,7 @@ from memlm_keras.arguments import require_integers
 from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 
-# Number of tokens to count at once, since a text may not fit in memory.
+# Number of tokens counted at once, since a text may not fit in memory.
 _PIECE = 1 << 24
 
 
@@ -18,17 +18,17 @@ _PIECE = 1 << 24
 class StreamStatistics:
     """Counts of the words of a text, and of their distinct neighbours.
 
-    With c(v) the count of the word v among N tokens, ends of sentences
-    included, and c(v w) the count of v followed by w,
+    c(v) is the count of the word v among N tokens, including ends of sentences,
+    and c(v w) is the count of v followed by w:
 
         u_v      = c(v) / N
         N1+(v .) = |{w : c(v w) > 0}|
         N1+(. v) = |{w : c(w v) > 0}|, or 1 if nothing comes before v
         r_v      = N1+(. v) / sum_w N1+(. w)
 
-    (Xie et al., 2017, Section 3; Kong et al., 2019, Section 2). Create them
-    with `count`. Statistics of consecutive parts of a text can be added: `first
-    + second` equals the `count` of both parts joined.
+    See Xie et al. (2017, Section 3) and Kong et al. (2019, Section 2). Create
+    statistics with `count`. Statistics of consecutive parts of a text can be
+    added: `first + second` equals the `count` of the joined parts.
 
     Attributes:
         counts: int64 array `(vocabulary_size,)`, c(v).
@@ -98,30 +98,30 @@ class StreamStatistics:
 
     @property
     def unigram(self):
-        """u_v, float64 array `(vocabulary_size,)`."""
+        """Unigram probabilities u_v, float64 array `(vocabulary_size,)`."""
         return self.counts / self.counts.sum()
 
     @property
     def followers(self):
-        """N1+(v .), int64 array `(vocabulary_size,)`."""
+        """Counts of next words N1+(v .), int64 array `(vocabulary_size,)`."""
         words = self.bigrams // self.vocabulary_size
         return np.bincount(words, minlength=self.vocabulary_size)
 
     @property
     def preceders(self):
-        """N1+(. v), at least 1, int64 array `(vocabulary_size,)`."""
+        """Counts of previous words N1+(. v), at least 1, int64 array `(V,)`."""
         words = self.bigrams % self.vocabulary_size
         counts = np.bincount(words, minlength=self.vocabulary_size)
         return np.maximum(counts, 1)
 
     @property
     def continuation(self):
-        """r_v, float64 array `(vocabulary_size,)`."""
+        """Kneser-Ney probabilities r_v, float64 array `(vocabulary_size,)`."""
         return self.preceders / self.preceders.sum()
 
     @property
     def discounts(self):
-        """N1+(v .) / c(v), float64 `(V,)`; 0 for words that do not occur."""
+        """Ratios N1+(v .) / c(v), float64 `(V,)`; 0 for unseen words."""
         return self.followers / np.maximum(self.counts, 1)
 
 
@@ -188,17 +188,17 @@ def require_gamma(rate):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AliasTable:
-    """Table for drawing from a distribution (Walker, 1977; Vose, 1991): a
-    uniformly drawn k is kept with the probability `thresholds[k]`, and
-    otherwise replaced by `aliases[k]`."""
+    """Table for drawing from a distribution by the alias method (Walker, 1977;
+    Vose, 1991): draw k uniformly, and replace k by `aliases[k]` except with
+    probability `thresholds[k]`."""
 
-    # A cumulative sum in float32 would merge outcomes of a large vocabulary.
+    # A float32 cumulative sum could not tell a large vocabulary's words apart.
     thresholds: np.ndarray
     aliases: np.ndarray
 
     @classmethod
     def of(cls, probabilities):
-        """Creates the table of probabilities `(outcomes,)` that sum to one."""
+        """Creates a table from probabilities `(outcomes,)` that sum to one."""
         outcomes = len(probabilities)
         remaining = (np.asarray(probabilities, np.float64) * outcomes).tolist()
         thresholds = np.ones(outcomes)
@@ -214,7 +214,7 @@ class AliasTable:
         return cls(thresholds, aliases)
 
     def draw(self, generator, shape):
-        """Draws an int32 array of outcomes."""
+        """Draws an int32 array of outcomes with the given shape."""
         outcomes = generator.integers(len(self.aliases), size=shape)
         kept = generator.random(shape) < self.thresholds[outcomes]
         return np.where(kept, outcomes, self.aliases[outcomes]).astype(np.int32)

@@ -13,11 +13,11 @@ from memlm_keras.smoothing.statistics import replacement
 
 
 class NoisedBatches(keras.utils.PyDataset):
-    """Batches in which random words replace words, differently in each epoch.
+    """Batches with randomly replaced words, which differ in each epoch.
 
-    Each input word x is replaced with the probability gamma_x by a word drawn
-    from q (Xie et al., 2017, Section 3 and Table 1), with u, r, c and N1+ of
-    `StreamStatistics`:
+    With probability gamma_x, a word drawn from q replaces an input word x (Xie
+    et al., 2017, Section 3 and Table 1); `StreamStatistics` defines u, r, c and
+    N1+:
 
     | scheme | gamma_x | q |
     |---|---|---|
@@ -29,10 +29,10 @@ class NoisedBatches(keras.utils.PyDataset):
     With `kneser_ney`, another draw from r replaces the target of a replaced
     input; other targets are never replaced.
 
-    The shapes, rows and order of the batches do not change, so states are
+    The shapes, rows and order of the batches do not change, so the state is
     carried as without noise. NumPy draws the noise from `seed`, the epoch and
-    the position of the batch, so it is equal on every backend and in a resumed
-    run. To evaluate, use batches without noise, or
+    the position of the batch, so the noise is the same on every backend and in
+    a resumed run. For evaluation, use batches without noise, or
     `memlm_keras.evaluation.sampled_perplexity`.
 
     Args:
@@ -43,7 +43,7 @@ class NoisedBatches(keras.utils.PyDataset):
         statistics: `StreamStatistics` of the training text.
         seed: integer, seed of the noise.
         blank_id: integer, id of the blank token, for the scheme `blank` only.
-            It may be a token of the vocabulary, such as `<unk>`, or a new id.
+            The id may be that of a token, such as `<unk>`, or a new id.
 
     Raises:
         ValueError: if an argument is not as described, or the batches contain
@@ -103,8 +103,8 @@ class NoisedBatches(keras.utils.PyDataset):
         return max(self.batches.largest_id, self._largest_proposed)
 
     def samples(self, number, seed=0):
-        """Yields `number` copies of these batches, with noise drawn from `seed`
-        and the seeds after it."""
+        """Yields `number` copies of these batches, with noise from the seeds
+        `seed`, `seed + 1` and so on."""
         for index in range(number):
             sample = copy.copy(self)
             sample.seed = seed + index
