@@ -88,7 +88,7 @@ def require_token_ids(name, ids, vocabulary_size, ndim=2, minimum_time=1):
     wrong_rank = not ids.ndim if ndim is None else ids.ndim != ndim
     if wrong_rank or ids.shape[-1] < minimum_time or not ids.size:
         raise ValueError(
-            f"`{name}` must be of shape {form} with time of at least "
+            f"`{name}` must be of shape {form}, with time of at least "
             f"{minimum_time}. Received: shape {ids.shape}"
         )
     if not np.issubdtype(ids.dtype, np.integer):
@@ -129,9 +129,9 @@ def require_vocabulary(model, vocabulary=None):
         )
     if len(vocabulary) != model.vocabulary_size:
         raise ValueError(
-            "`vocabulary` must be the one that the model was trained with, of "
-            f"vocabulary_size={model.vocabulary_size}. Received: a vocabulary "
-            f"of {len(vocabulary)} tokens"
+            "`vocabulary` must be the vocabulary that the model was trained "
+            f"with, which has {model.vocabulary_size} tokens. Received: a "
+            f"vocabulary of {len(vocabulary)} tokens"
         )
     return vocabulary
 
@@ -143,9 +143,9 @@ def require_streaming(what, model):
         raise ValueError(
             f"{what} needs a causal model. Received: a model with a "
             f"{type(model.memory).__name__}, which reads whole sentences in "
-            "both directions. It has `lm(tokens)`, `lm.score(tokens)` and "
-            "`lm.attention(tokens)`; for the rest, choose a causal memory, "
-            "such as `memlm_keras.memory.MemoryBlock`."
+            "both directions. This model has `lm(tokens)`, `lm.score(tokens)` "
+            "and `lm.attention(tokens)`; for other methods, choose a causal "
+            "memory, such as `memlm_keras.memory.MemoryBlock`."
         )
 
 

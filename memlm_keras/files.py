@@ -104,8 +104,8 @@ def _make_writable_parent(path):
         )
 
 
-# Each writing process locks a file in its own folder. If a process is killed,
-# the kernel releases its lock. (A process id is unknown to other containers.)
+# Each writing process locks a file in its own folder. The kernel releases the
+# lock of a killed process, also of another container.
 _LOCK, _NEW, _OLD = "lock", "new", "old"
 
 
@@ -288,7 +288,7 @@ def read_json(path, what, remedy="Delete it to create it again.", types=None):
             return json.loads(text)
         content = json.loads(text, object_hook=make)
         if not isinstance(content, dict):
-            raise ValueError("it does not contain a JSON object")
+            raise ValueError("the file does not contain a JSON object")
         _require_types(content, types)
         return content
 
@@ -373,7 +373,7 @@ def blank_weights():
         return make
 
     with _making_blank, contextlib.ExitStack() as stack:
-        # With several devices, only Keras' initializers place the weights.
+        # With several devices, Keras' initializers also place the weights.
         if keras.distribution.distribution() is None:
             for name in _RANDOM:
                 cls = getattr(keras.initializers, name)
@@ -418,7 +418,7 @@ def open_lines(path):
             members = [info for info in archive.infolist() if not info.is_dir()]
             if len(members) != 1:
                 raise ValueError(
-                    "the archive must hold one file. Received: "
+                    "the zip archive must hold one file. Received: "
                     f"{[info.filename for info in members]}"
                 )
             file = stack.enter_context(archive.open(members[0]))
@@ -426,7 +426,7 @@ def open_lines(path):
         if file.peek(3)[:3] == b"\xef\xbb\xbf":
             file.read(3)
         if b"\0" in file.peek(4096)[:4096]:
-            raise ValueError("it must be UTF-8 text, and has zero bytes")
+            raise ValueError("the file must be UTF-8 text, but has zero bytes")
         yield file, lambda: raw.tell() / max(1, size)
 
 

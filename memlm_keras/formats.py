@@ -18,7 +18,7 @@ class Format(NamedTuple):
     """An export format."""
 
     # Dotted name of the function that writes the format, with the arguments
-    # `(model, vocabulary, options, path)`; imported only on `backend`.
+    # `(model, vocabulary, options, path)`; needs `backend`.
     writer: str
     server: str  # server that loads the format
     place: str  # default path in `memlm export`
@@ -30,7 +30,7 @@ class Format(NamedTuple):
     suffix: str | None = None
     packages: tuple[str, ...] = ()  # required packages
     options: tuple[str, ...] = ()  # extra arguments of `export`
-    mark: str | None = None  # file that each such folder contains
+    mark: str | None = None  # file in every exported folder
     backend: str = "tensorflow"
     needs_vocabulary: bool = True
     # Dotted name of a function that returns further options, called before the

@@ -1,6 +1,6 @@
 """Imports the private functions of Keras that this package uses.
 
-They were tested with Keras 3.15; a later version may rename or remove them.
+The functions of Keras 3.15 were tested; later versions may not have them.
 """
 
 # Other files import these names from here.

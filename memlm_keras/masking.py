@@ -1,6 +1,6 @@
 """Sliding windows, additive attention scores over windows, and masked steps.
 
-Shapes of additive scores: B batch, T time, L window, k units.
+Symbols in shapes of additive scores: B batch, T time, L window, k units.
 """
 
 import functools
@@ -19,7 +19,7 @@ _LEAST_BLOCK = 32
 # scores, and small blocks need more operations.
 _SCORED_BLOCK = 16
 
-# Number of elements such that a few tensors fit in a core's cache.
+# Number of elements of a tensor that fits in a core's cache with others.
 _CACHED = 200_000
 
 
@@ -270,7 +270,7 @@ def take_steps(tensor, steps):
 
 
 def first_occurrences(token_ids):
-    """Returns the first position in the row of each token `(batch, time)`."""
+    """Returns the first position of each token `(batch, time)` in its row."""
     time = ops.shape(token_ids)[1]
     same = ops.equal(token_ids[:, :, None], token_ids[:, None, :])
     return ops.min(ops.where(same, ops.arange(time, dtype="int32"), time), -1)

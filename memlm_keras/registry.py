@@ -140,8 +140,8 @@ def register(paper, rows=None, **details):
     for argument, name in names_given:
         if not isinstance(name, str) or not name or "/" in name:
             raise ValueError(
-                f"`{argument}` must have names without a slash, as strings. "
-                f"Received: {name!r}"
+                f"`{argument}`: names must be nonempty strings without a "
+                f"slash. Received: {name!r}"
             )
     if not (paper.rows or paper.tables):
         raise ValueError(
@@ -267,8 +267,8 @@ def model_config(name, kind="LanguageModel", /, **overrides):
     row = resized(name, row, sizes)
     if row.kind != kind:
         raise ValueError(
-            f"The preset {name!r} is for a `memlm_keras.{row.kind}`: use "
-            f"its `from_preset`. Received: a preset for a `{kind}`"
+            f"The preset {name!r} is for a `memlm_keras.{row.kind}`: use the "
+            f"`from_preset` of that class. Received: a preset for a `{kind}`"
         )
     config = row.preset()["model"]
     fixed = _FIXED.get(kind, set()) | (_FIXED_IF_SET & set(config))
@@ -342,8 +342,8 @@ def resized(name, row, sizes):
     scaled = [size for size in ("units", "embedding_dim") if size in sizes]
     if len(scaled) == 2 and "scale" in sizes:
         raise ValueError(
-            "`scale` contradicts `units` and `embedding_dim`: give one or the "
-            f"others. Received: {sizes}"
+            "`scale` contradicts `units` and `embedding_dim`: leave out one "
+            f"or the others. Received: {sizes}"
         )
     return row.resized(name, **sizes) if sizes else row
 

@@ -40,7 +40,7 @@ _OWN = pathlib.Path(__file__).parent / "presets" / "trained"
 
 
 def roots():
-    """Returns the folders in which trained models are searched, in order."""
+    """Returns the folders that are searched for trained models, in order."""
     paths = os.environ.get(VARIABLE, "").split(os.pathsep)
     return [*map(pathlib.Path, filter(None, paths)), _OWN]
 
@@ -90,8 +90,8 @@ def read_metadata(folder):
     with files.reading(path, what, _remedy({})):
         if metadata["format"] != FORMAT:
             raise ValueError(
-                f"it has the format {metadata['format']!r}, and memlm_keras "
-                f"{__version__} reads {FORMAT}"
+                f"it has the format {metadata['format']!r}, but memlm_keras "
+                f"{__version__} reads format {FORMAT}"
             )
         if not {CONFIG, WEIGHTS} <= set(metadata["sha256"]):
             raise ValueError(f"it lacks the SHA-256 of {CONFIG} or {WEIGHTS}")
@@ -129,8 +129,8 @@ def load(folder, cls, **changes):
     metadata = read_metadata(folder)
     if metadata["kind"] != cls.preset_kind:
         raise ValueError(
-            f"{folder} is for a `memlm_keras.{metadata['kind']}`: use its "
-            f"`from_preset`. Received: a trained model for a "
+            f"{folder} is for a `memlm_keras.{metadata['kind']}`: use the "
+            "`from_preset` of that class. Received: a trained model for a "
             f"`{cls.preset_kind}`"
         )
     for file in metadata["sha256"]:
@@ -150,7 +150,7 @@ def _require_intact(folder, file, metadata):
     remedy = _remedy(metadata["card"])
     if not path.is_file():
         raise FileNotFoundError(
-            f"The trained model {folder} has no file {path}, of SHA-256 "
+            f"The trained model {folder} lacks the file {path} with SHA-256 "
             f"{expected}. {remedy}"
         )
     received = _sha256(path)

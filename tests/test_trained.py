@@ -234,7 +234,7 @@ def test_damaged_and_missing_files(file, folder):
         memlm.LanguageModel.from_preset(folder)
     assert str(folder / file) in str(e.value)
     (folder / file).unlink()
-    with pytest.raises(FileNotFoundError, match=f"{file}, of SHA.*{expected}"):
+    with pytest.raises(FileNotFoundError, match=f"{file} with SHA.*{expected}"):
         memlm.LanguageModel.from_preset(folder)
 
 

@@ -11,10 +11,10 @@ memory at each step, and update the gradient of each matrix at each step. Here:
 * the backward loop carries the inputs of its next step, since XLA on a CPU
   would otherwise slice the sequence once for each copy of the memory.
 
-In float32, gradients equal automatic ones up to rounding. In bfloat16, the
-subtraction is too inexact, so automatic differentiation is used.
+Gradients equal those of automatic differentiation, up to rounding; bfloat16 is
+too inexact for the subtraction, so automatic differentiation is used.
 
-Shapes below: B batch, T time, H units, N_c copies of the memory.
+Symbols in shapes: B batch, T time, H units, N_c copies of the memory.
 """
 
 import keras
@@ -79,8 +79,8 @@ def _run(cell, projected, states, mask):
 
 
 def _loop(step, inputs, states, go_backwards=False):
-    """Runs `step` over time; returns outputs `(T, ...)`, the first computed
-    step first, and the last states."""
+    """Runs `step` over time; returns outputs `(T, ...)`, in order of
+    computation, and the last states."""
     _, outputs, states = rnn(
         step,
         inputs,

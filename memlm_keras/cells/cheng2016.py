@@ -2,7 +2,7 @@
 
 "Long Short-Term Memory-Networks for Machine Reading", Sections 3.1 and 4.2.
 
-Shapes below: B batch, d input_dim, H units, L window.
+Symbols in shapes: B batch, d input_dim, H units, L window.
 """
 
 import keras
@@ -193,7 +193,6 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         slot = ops.concatenate(
             [ops.matmul(output, self.key_kernel), output, new_cell], axis=-1
         )
-        # The new slot replaces the oldest slot.
         slots = ops.concatenate([slots[:, 1:], slot[:, None]], axis=1)
         filled = ops.concatenate(
             [filled[:, 1:], ops.ones_like(filled[:, :1])], axis=1

@@ -5,7 +5,7 @@ A vector `r = [r_re; r_im]` of H real numbers, H even, represents H / 2 complex
 numbers. States of layers have this form. The functions below take pairs
 `(r_re, r_im)`, so that a step of a loop need not join the halves.
 
-Shapes below: B batch, H units, N_c copies of the memory.
+Symbols in shapes: B batch, H units, N_c copies of the memory.
 """
 
 import numpy as np
@@ -48,7 +48,7 @@ def normalize(vector, key="bound"):
 
 
 def normalize_gradient(vector, upstream, key="bound"):
-    """Returns the gradient of `vector`; `upstream` is that of the result."""
+    """Returns the gradient of `vector`, given the gradient of the result."""
     return divide_by_length_gradient(
         normalize(vector, key), length_of(vector), upstream, KEYS[key]
     )

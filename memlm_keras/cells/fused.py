@@ -12,8 +12,8 @@ if keras.backend.backend() == "torch":
     import torch
 
 # From this number of units, `_torch_looped_lstm` is faster than PyTorch's LSTM:
-# at 650 units it takes 0.9 of the time in float32 and 0.6 in bfloat16, at 300
-# units 1.1 and 1.2.
+# at 650 units it takes 0.9 times as long in float32 and 0.6 in bfloat16; at 300
+# units, 1.1 and 1.2.
 _LOOPED_UNITS = 500
 
 
@@ -93,7 +93,7 @@ def _is_usual(layer, inputs, training):
 # === JAX and TensorFlow ===
 # Inputs are projected before the loop over time, and the gradient of a matrix
 # is one product after the loop. Automatic differentiation would compute a
-# product at each step, and TensorFlow would store a tensor for each.
+# product at each step, and TensorFlow would store tensors for each step.
 
 
 def _forward(inputs, kernel, recurrent_kernel, bias, hidden, cell):
@@ -125,7 +125,7 @@ def _backward(kept, d_outputs, d_hidden, d_cell):
     columns = gates.shape[-1]
     i, f, g, o = _activated(gates)
     squashed = ops.tanh(cells)
-    # A gate's gradient is its factor here times that of the cell or output.
+    # A gate's gradient is this factor times the cell's or output's gradient.
     of_cell = ops.stack(
         [g * i * (1 - i), before * f * (1 - f), i * (1 - g**2)], axis=-2
     )

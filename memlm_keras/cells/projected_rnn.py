@@ -76,7 +76,7 @@ class ProjectedRNN(keras.layers.RNN):
         dtype = keras.dtype_policies.get(kwargs.pop("dtype", None) or own)
         if dtype.name != own.name:
             raise ValueError(
-                f"`dtype` must be the cell's, {own.name!r}. Received: "
+                f"`dtype` must be that of the cell, {own.name!r}. Received: "
                 f"dtype={dtype.name!r}"
             )
         super().__init__(cell, dtype=own, **kwargs)

@@ -27,8 +27,8 @@ class NoisyCell(Int8Kernels):
         for name in ("dropout", "recurrent_dropout"):
             if kwargs.get(name):
                 raise ValueError(
-                    f"`{name}` is not for a {type(self).__name__}; use a "
-                    "dropout layer, or `LanguageModel(dropout=...)`. "
+                    f"`{name}` is not supported by {type(self).__name__}; use "
+                    "a dropout layer, or `LanguageModel(dropout=...)`. "
                     f"Received: {name}={kwargs[name]!r}"
                 )
         super().__init__(units, **kwargs)
@@ -37,8 +37,8 @@ class NoisyCell(Int8Kernels):
         if training and self.is_noisy:
             raise ValueError(
                 f"A {type(self).__name__} must be trained inside a "
-                "`memlm_keras.cells.ProjectedRNN`, which draws its noise. "
-                "Received: training=True in a call of the cell, as by "
+                "`memlm_keras.cells.ProjectedRNN`, which draws the noise. "
+                "Received: training=True in another layer, such as "
                 "`keras.layers.RNN`"
             )
         return self.step(self.project_inputs(inputs), states)
@@ -112,7 +112,7 @@ class ZoneoutLSTMCell(NoisyLSTMCell):
         self.is_noisy = bool(cell_zoneout or hidden_zoneout)
 
     def noise(self, inputs):
-        """Draws the masks `d^c` and `d^h`, joined, `(B, T, 2 units)`."""
+        """Draws the masks `d^c` and `d^h`, concatenated, `(B, T, 2 units)`."""
         shape = (*ops.shape(inputs)[:2], self.units)
         masks = [
             keras.random.uniform(shape, seed=self.seed_generator) < rate

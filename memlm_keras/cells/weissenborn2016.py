@@ -6,7 +6,7 @@ read the memory of a source sequence. `complex_vectors` implements the
 operations of the memory, and `associative_backward` the backward pass of the
 gated recurrent unit.
 
-Shapes below: B batch, H units of the memory, k units of the output, N_c copies.
+Symbols in shapes: B batch, H memory units, k output units, N_c copies.
 """
 
 import keras
@@ -56,7 +56,7 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         if memory_units % 2:
             raise ValueError(
                 f"`units` of {type(self).__name__} must be even, since two "
-                "real numbers make a complex one. Received: "
+                "real numbers form a complex number. Received: "
                 f"units={memory_units}"
             )
         self.memory_units = memory_units
@@ -180,7 +180,7 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         )
 
     def traced(self, key, values, state, written):
-        """Returns the dict of tensors for `trace`."""
+        """Returns a dict of tensors, a result of `trace`."""
         read = dict(zip(("read", "source"), values))
         return {"key": key, **read, "state": state, "written": written}
 
@@ -203,9 +203,9 @@ class AssociativeGRUCell(AssociativeCell):
     begin at one for the gates and at zero for the candidate. A comment in that
     code calls `u` "not update"; `update_bias=-1` makes updates small at first.
 
-    Equation 12 is a delta rule (docs/papers/weissenborn2016.md). A value that
-    was written once is read multiplied element by element by `|r_t|^2`; with
-    `key="unit"`, the value is read unchanged.
+    Equation 12 is a delta rule (docs/papers/weissenborn2016.md). Reading a
+    value that was written once multiplies each element by `|r_t|^2`; with
+    `key="unit"`, the value does not change.
 
     | equations | weight | shape |
     |---|---|---|
@@ -536,9 +536,9 @@ class AssociativeMemoryCell(AssociativeCell):
         shape = self.cell.get_build_config()["input_shape"]
         if shape[-1] != input_dim:
             raise ValueError(
-                f"`cell` must read inputs of size {input_dim}: inputs, outputs "
-                "and the value read from a source. Received: a cell that is "
-                f"built for size {shape[-1]}"
+                f"`cell` must read inputs of size {input_dim}, the joint size "
+                "of inputs, outputs and the value read from a source. "
+                f"Received: a cell built for size {shape[-1]}"
             )
 
     def project_inputs(self, inputs):

@@ -47,7 +47,7 @@ def look_up(table, token_ids):
 class Embedding(Configured, keras.layers.ReversibleEmbedding):
     """A `keras.layers.ReversibleEmbedding` with equal training on all backends.
 
-    Its weights are those of Keras' layer; `look_up` describes the difference on
+    The weights are those of Keras' layer; `look_up` describes the difference on
     TensorFlow. Optionally, words are dropped in training (Gal and Ghahramani,
     2016, Section 4.2): all occurrences of a dropped word in a row of the batch
     are dropped, and other words are scaled by `1 / (1 - word_dropout)`.

@@ -89,8 +89,8 @@ def read_vectors(path, words, verbose=1):
     rows = {word.encode(): row for row, word in enumerate(words)}
     if len(rows) < len(words):
         raise ValueError(
-            f"`words` must not repeat. Received: {len(words)} words, "
-            f"{len(rows)} of them different"
+            f"`words` must not repeat a word. Received: {len(words)} words, of "
+            f"which {len(rows)} are different"
         )
     with reading(path, "file of word vectors", "Download it again."):
         lines = _lines(path, verbose)
@@ -135,7 +135,7 @@ def read_vectors(path, words, verbose=1):
             found[row] = True
         if count not in (None, total):
             raise ValueError(
-                f"its first line says {count} vectors, and {total} follow"
+                f"the first line says {count} vectors, and {total} follow"
             )
     if rows and not found.any():
         plain = [word for word in words if not word.startswith("<")]

@@ -18,17 +18,16 @@ from memlm_keras.embeddings.embedding import look_up
 from memlm_keras.gradients import with_gradient
 from memlm_keras.keras_private import AutocastScope
 
-# Number of logits in a block; more logits are divided into blocks. At 11.2
-# million logits, blocks shorten a training step to 0.95 on PyTorch and to 0.85
-# on JAX.
+# Number of logits in a block. At 11.2 million logits, a training step with
+# blocks takes 0.95 times as long on PyTorch and 0.85 times on JAX.
 BLOCK = 11_000_000
 # Bytes of a GPU's memory for each logit in a block. On a GPU, PyTorch waits for
 # each kernel launch, so blocks are larger. At 80 GB, the three arrays of a
 # block take 1.2 GB.
 _BYTES = 800
-# Blocks are used only if there are more than this number. TensorFlow's own loss
-# needs little memory: for 99 million logits, 1.2 times the memory of blocks and
-# 0.85 times the time.
+# A loss is computed in blocks only if it needs more than this number.
+# TensorFlow's own loss needs little memory: for 99 million logits, 1.2 times
+# the memory of blocks and 0.85 times the time.
 LEAST_BLOCKS = 20 if keras.backend.backend() == "tensorflow" else 1
 # Smallest number of positions in a block: small products are slow, and each
 # block updates the whole gradient of the kernel.

@@ -292,8 +292,8 @@ class WordMemory(DistinctKernels, Memory):
     """Base class of memories over the `window` most recent words, including the
     current word.
 
-    Subclasses look words up in tables with `vocabulary_size` rows; if it is
-    `None`, a `memlm_keras.LanguageModel` sets it.
+    Subclasses look words up in tables with `vocabulary_size` rows; a
+    `memlm_keras.LanguageModel` sets a missing size.
     """
 
     steps_back = 0
@@ -311,9 +311,8 @@ class WordMemory(DistinctKernels, Memory):
         """Adds a look-up table `(vocabulary_size, units)`."""
         if self.vocabulary_size is None:
             raise ValueError(
-                "`vocabulary_size` must be given for a "
-                f"{type(self).__name__} outside of a `LanguageModel`. "
-                "Received: vocabulary_size=None"
+                f"`vocabulary_size` must be given for a {type(self).__name__} "
+                "outside a `LanguageModel`. Received: vocabulary_size=None"
             )
         return self.add_kernel(name, (self.vocabulary_size, units))
 

@@ -4,7 +4,7 @@
 the paper's order: attention, key-value, key-value-predict, N-gram RNN. The last
 class, a control without a memory, is only the output projection.
 
-Shapes below: B batch, T time, L window, k units of one part of an output.
+Symbols in shapes: B batch, T time, L window, k units of one part of an output.
 """
 
 import keras
@@ -49,9 +49,9 @@ class Attention(DistinctKernels, Memory):
         kernel_initializer: initializer of the five weights.
         **kwargs: arguments of `Memory`.
 
-    Calls: see `Memory`; `token_ids` are not used. Outputs and `h*` are
-    `(B, T, k)`, the state is `{"window": (B, L, k), "filled": (B,)}`, and the
-    attention weights are `alpha`, `(B, T, L)`, the oldest slot first.
+    `Memory` describes the call arguments; `token_ids` are not used. Outputs and
+    `h*` are `(B, T, k)`, the state is `{"window": (B, L, k), "filled": (B,)}`,
+    and the attention weights are `alpha`, `(B, T, L)`, the oldest slot first.
 
     Raises:
         ValueError: if `window` is not a positive integer.
@@ -206,9 +206,9 @@ class NGram(DistinctKernels, Memory):
         kernel_initializer: initializer of `W^N`.
         **kwargs: arguments of `Memory`, except `return_attention_scores`.
 
-    Calls: see `Memory`; `token_ids` are not used. Outputs are `(B, T, N k)`,
-    `h*` is `(B, T, k)`, the state is `{"window": (B, N - 1, N k), "filled":
-    (B,)}`, and the attention weights are an empty `(B, T, 0)` tensor.
+    `Memory` describes the call arguments; `token_ids` are not used. Outputs are
+    `(B, T, N k)`, `h*` is `(B, T, k)`, the state is `{"window": (B, N - 1,
+    N k), "filled": (B,)}`, and the attention weights are empty, `(B, T, 0)`.
 
     Raises:
         ValueError: if `order` is not an integer of at least 2, or if the units
@@ -281,9 +281,9 @@ class Projection(Int8Kernels, Memory):
         units: integer, size of `h*`; `None` for k, as in both papers.
         **kwargs: arguments of `Memory`, except `return_attention_scores`.
 
-    Calls: see `Memory`; `token_ids` are not used. Outputs are `(B, T, k)`,
-    `h*` is `(B, T, units)`, the state is an empty dict, and the attention
-    weights are an empty `(B, T, 0)` tensor.
+    `Memory` describes the call arguments; `token_ids` are not used. Outputs are
+    `(B, T, k)`, `h*` is `(B, T, units)`, the state is an empty dict, and the
+    attention weights are an empty `(B, T, 0)` tensor.
 
     Example:
 

@@ -4,8 +4,8 @@ Schlag et al. (2021), "Linear Transformers Are Secretly Fast Weight
 Programmers"; trained in chunks as in Yang et al. (2024), "Parallelizing Linear
 Transformers with the Delta Rule over Sequence Length".
 
-Shapes below: B batch, T time, k units, N heads, K key size, V value size, C
-steps in a chunk.
+Symbols in shapes: B batch, T time, k units, N heads, K key size, V value size,
+C steps in a chunk.
 """
 
 import itertools
@@ -115,11 +115,11 @@ class DeltaRule(DistinctKernels, Memory):
         kernel_initializer: initializer of all matrices but the convolution.
         **kwargs: arguments of `Memory`.
 
-    Calls: see `Memory`; `token_ids` are not used. Outputs and `h*` are
-    `(B, T, k)`. The state is `{"associations": (B, N, K, V)}` in float32, or
-    `(B, N, 2 K, V)` if `holographic`, real parts first. If `kernel_size` or
-    `previous_keys` need the last outputs, it also contains `"window"`,
-    `(B, slots, k)`.
+    `Memory` describes the call arguments; `token_ids` are not used. Outputs and
+    `h*` are `(B, T, k)`. The state is `{"associations": (B, N, K, V)}` in
+    float32, or `(B, N, 2 K, V)` if `holographic`, real parts first. If
+    `kernel_size` or `previous_keys` need the last outputs, the state also
+    contains `"window"`, `(B, slots, k)`.
 
     Raises:
         ValueError: if a size is not a positive integer, or if `value_dim` is
@@ -416,9 +416,9 @@ def read_and_write(
         # The exponents of later writes are positive and could overflow.
         left = left * ops.exp(ops.minimum(sums - transposed(sums), 0.0))
         earlier = left * earlier
-        # Scale keys by the fraction of their write left after the chunk.
+        # Scale each key by the fraction of its write left after the chunk.
         keys_left = keys * transposed(left[..., -1:, :])
-        # `exp(sums)` is the fraction left of associations before the chunk.
+        # Of associations before the chunk, the fraction `exp(sums)` is left.
         of_state = [ops.exp(sums)]
         known, asked = of_state[0] * keys, of_state[0] * queries
     # Step t of a chunk adds to the value at its key
@@ -445,7 +445,7 @@ def read_and_write(
         changes, after = write(before, added, keys_left, *of_state)
         associations = after[:, 0]
     else:
-        # Keras' loop takes the number of chunks from one tensor: join all.
+        # Keras' loop takes the number of chunks from one tensor: join inputs.
         joined = [added, keys_left, *of_state]
         inputs = ops.concatenate(joined, axis=-1)
         stops = [*itertools.accumulate(part.shape[-1] for part in joined)]

@@ -3,7 +3,7 @@
 Olsson et al. (2022), "In-context Learning and Induction Heads", describe such
 heads in transformers; this one attends to the outputs of a recurrent layer.
 
-Shapes below: B batch, T time, L window, k units.
+Symbols in shapes: B batch, T time, L window, k units.
 """
 
 import keras
@@ -50,9 +50,9 @@ class InductionAttention(DistinctKernels, Memory):
         kernel_initializer: initializer of the three weights.
         **kwargs: arguments of `Memory`.
 
-    Calls: see `Memory`; `token_ids` are not used. Outputs and `h*` are
-    `(B, T, k)`. The state is `{"window": (B, L, k), "filled": (B,)}`, where the
-    window contains the last `n`. The attention weights are `alpha`,
+    `Memory` describes the call arguments; `token_ids` are not used. Outputs and
+    `h*` are `(B, T, k)`. The state is `{"window": (B, L, k), "filled": (B,)}`,
+    where the window contains the last `n`. The attention weights are `alpha`,
     `(B, T, L)`, the oldest slot first and the current step last.
 
     Raises:

@@ -2,7 +2,7 @@
 
 "Reasoning about Entailment with Neural Attention", Section 2.4.
 
-Shapes below: B batch, T time of the hypothesis, P time of the premise, k units.
+Symbols in shapes: B batch, T time (hypothesis), P time (premise), k units.
 """
 
 import keras

@@ -2,7 +2,7 @@
 
 "Attentive Language Models", Section 3.
 
-Shapes below: B batch, T time, W window, k units.
+Symbols in shapes: B batch, T time, W window, k units.
 """
 
 import keras
@@ -69,11 +69,11 @@ class Attentive(DistinctKernels, Memory):
         bias_initializer: initializer of `b_t`.
         **kwargs: arguments of `Memory`.
 
-    Calls: see `Memory`; `token_ids` are not used. Outputs and `h'` are
-    `(B, T, k)`. For a combined score, the state is `{"window": (B, W, k),
-    "filled": (B,)}`. For a single score it is `{"window": (B, W), "filled":
-    (B,), "context": (B, k), "log_normalizer": (B,)}`, always in float32, where
-    the window contains the recent scores.
+    `Memory` describes the call arguments; `token_ids` are not used. Outputs and
+    `h'` are `(B, T, k)`. For a combined score, the state is
+    `{"window": (B, W, k), "filled": (B,)}`. For a single score, the state is
+    `{"window": (B, W), "filled": (B,), "context": (B, k), "log_normalizer":
+    (B,)}`, always in float32, where the window contains the recent scores.
 
     The attention weights are `a`, `(B, T, W)`, the oldest slot first: slot j of
     step t is the weight of the output of step `t - W + j`. The weights of a

@@ -3,7 +3,7 @@
 "End-To-End Memory Networks", Section 5, with one layer: the baseline of Tran et
 al. (2016).
 
-Shapes below: B batch, T time, n memory size, d units.
+Symbols in shapes: B batch, T time, n memory size, d units.
 """
 
 import keras
@@ -46,8 +46,8 @@ class MemoryNetwork(WordMemory):
         window: integer, n, number of words to attend to.
         vocabulary_size, kernel_initializer, **kwargs: see `MemoryBlock`.
 
-    Calls: see `Memory`; `token_ids` are required. Outputs, `(B, T, d)`, are the
-    embedded words, and `h` is `(B, T, d)`. The state is
+    `Memory` describes the call arguments; `token_ids` are required. Outputs,
+    `(B, T, d)`, are the embedded words, and `h` is `(B, T, d)`. The state is
     `{"window": (B, n - 1) int32, "filled": (B,)}`, where the window contains
     the previous words; call `embed_state` on a state before the next call. The
     attention weights are `p`, `(B, T, n)`, the current word last.
@@ -95,8 +95,8 @@ class MemoryNetwork(WordMemory):
         if "vectors" not in state:
             raise ValueError(
                 "`state` must be a result of `memory.embed_state(state, "
-                "embedding)`, which looks up its words. Received: a state with "
-                f"the names {sorted(state)}"
+                "embedding)`, which looks up the words of the state. "
+                f"Received: a state with the names {sorted(state)}"
             )
         before = ops.cast(state["vectors"], outputs.dtype)
         words, seen, state = self.recent.slide(state, token_ids, mask)

@@ -3,7 +3,7 @@
 "Recurrent Memory Networks for Language Modeling", Section 3.1, and Section 6
 for words on both sides.
 
-Shapes below: B batch, T time, n memory size, d units.
+Symbols in shapes: B batch, T time, n memory size, d units.
 """
 
 import keras
@@ -41,7 +41,7 @@ class MemoryBlock(WordMemory):
         c_t = tanh(W s_t + U (r_t * h_t))                       (6)
         h^m_t = (1 - z_t) * h_t + z_t * c_t                     (7)
 
-    `composition="linear"` adds them, `h^m_t = s_t + h_t`.
+    `composition="linear"` adds context and output, `h^m_t = s_t + h_t`.
 
     The last row of `T` always belongs to the current word, even while fewer
     than n words have been read. This follows the authors' code; in the paper's
@@ -72,10 +72,10 @@ class MemoryBlock(WordMemory):
         kernel_initializer: initializer of every weight.
         **kwargs: arguments of `Memory`.
 
-    Calls: see `Memory`; `token_ids` are required. Outputs and `h^m` are
-    `(B, T, d)`. The state is `{"window": (B, n - 1) int32, "filled": (B,)}`,
-    where the window contains the previous words. The attention weights are `p`,
-    `(B, T, n)`, the current word last.
+    `Memory` describes the call arguments; `token_ids` are required. Outputs and
+    `h^m` are `(B, T, d)`. The state is `{"window": (B, n - 1) int32, "filled":
+    (B,)}`, where the window contains the previous words. The attention weights
+    `p`, `(B, T, n)`, end with the current word.
 
     Raises:
         ValueError: if `vocabulary_size` or `window` is not a positive integer,
@@ -205,10 +205,10 @@ class BidirectionalMemoryBlock(MemoryBlock):
 
         x_{t-n+1} ... x_t   and   x_{t+2} ... x_{t+1+n}
 
-    by Eq. 1 to 7, with the options and weights of `MemoryBlock`. The temporal
-    matrix has one row for each of the 2 n places. Rows n and n + 1 always
-    belong to the neighbours of the word to predict, even if fewer words precede
-    or follow.
+    Attention follows Eq. 1 to 7, with options and weights of `MemoryBlock`. The
+    temporal matrix has one row for each of the 2 n places. Rows n and n + 1
+    always belong to the neighbours of the word to predict, even if fewer words
+    precede or follow.
 
     The end of the sentence and all words after it are masked, so padding with
     `end_of_sentence_id` changes nothing.
@@ -223,9 +223,9 @@ class BidirectionalMemoryBlock(MemoryBlock):
             pads rows.
         **kwargs: other arguments of `MemoryBlock`.
 
-    Calls: see `Memory`; `token_ids` are required. Outputs and `h^m` are
-    `(B, T, d)`, the state is an empty dict, and the attention weights are `p`,
-    `(B, T, 2 n)`, from left to right.
+    `Memory` describes the call arguments; `token_ids` are required. Outputs and
+    `h^m` are `(B, T, d)`, the state is an empty dict, and the attention weights
+    are `p`, `(B, T, 2 n)`, from left to right.
 
     Raises:
         ValueError: as `MemoryBlock`, and if `end_of_sentence_id` is not an

@@ -2,7 +2,7 @@
 
 "Improving Neural Language Models with a Continuous Cache", Section 3.
 
-Shapes below: B batch, T time, N cache size, k units, V vocabulary.
+Symbols in shapes: B batch, T time, N cache size, k units, V vocabulary.
 """
 
 import keras
@@ -31,8 +31,8 @@ class NeuralCache(Mixture):
             ~ sum_{i=1}^{t-1} 1[w = x_{i+1}] exp(theta h_t . h_i)       (3)
         p(w) = (1 - lambda) p_vocab(w) + lambda p_cache(w)              (4)
 
-    The sum is over the last N outputs. With `theta=0`, the layer is a unigram
-    cache. An empty cache, which the paper leaves open, predicts `p_vocab`.
+    The last N outputs are used. With `theta=0`, the layer is a unigram cache.
+    An empty cache, not defined in the paper, predicts `p_vocab`.
 
     In float32, the state of a row takes `4 N (k + 1)` bytes.
 
@@ -42,7 +42,7 @@ class NeuralCache(Mixture):
         weight: float in [0, 1), lambda.
         **kwargs: arguments of `keras.layers.Layer`.
 
-    Calls: see `Mixture`; attention weights are `(B, T, N)`.
+    `Mixture` describes calls; attention weights are `(B, T, N)`.
 
     Raises:
         ValueError: if `size` is not a positive integer, `theta` is negative or

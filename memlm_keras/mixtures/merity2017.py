@@ -2,7 +2,7 @@
 
 "Pointer Sentinel Mixture Models", Section 2.
 
-Shapes below: B batch, T time, L window, k units, V vocabulary.
+Symbols in shapes: B batch, T time, L window, k units, V vocabulary.
 """
 
 import keras
@@ -48,8 +48,8 @@ class PointerSentinel(DistinctKernels, Mixture):
         kernel_initializer: initializer of the three weights.
         **kwargs: arguments of `keras.layers.Layer`.
 
-    Calls: see `Mixture`; attention weights are `(B, T, L)` with the current
-    word last, and sum to `1 - g`.
+    `Mixture` describes calls; attention weights are `(B, T, L)` with the
+    current word last, and sum to `1 - g`.
 
     Raises:
         ValueError: if `window` is not a positive integer.

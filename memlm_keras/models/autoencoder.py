@@ -30,8 +30,8 @@ class SequenceAutoencoder(DualSequenceModel):
     """Encodes and decodes sequences (Weissenborn, 2016, Section 5.3).
 
     A recurrent layer, the encoder, reads a sequence; another one, the decoder,
-    generates it from the encoder's final memory. They share only the
-    embeddings. In training, the decoder reads the correct tokens (teacher
+    generates it from the encoder's final memory. Encoder and decoder share only
+    the embeddings. In training, the decoder reads the correct tokens (teacher
     forcing); in `generate`, it reads the tokens that it generated.
 
     Args:
@@ -104,8 +104,8 @@ class SequenceAutoencoder(DualSequenceModel):
         require_conditioning(conditioning, encoder, decoder)
         if getattr(encoder, "cell", None) is getattr(decoder, "cell", encoder):
             raise ValueError(
-                "`encoder` and `decoder` must be two layers, as they share no "
-                f"parameters. Received twice: {encoder!r}"
+                "`encoder` and `decoder` must be two layers, since they share "
+                f"no parameters. Received twice: {encoder!r}"
             )
         if not 0 <= end_of_sentence_id < vocabulary_size:
             raise ValueError(

@@ -106,8 +106,8 @@ class Ensemble(StreamingModel):
 
 
 class Members(keras.layers.Layer):
-    """The backbone of an ensemble. It is the only layer of the graph, because
-    layers of different models may have the same name."""
+    """The backbone and only layer of an ensemble's graph, since layers of
+    different models may have the same name."""
 
     memory = None
     mixture = None
@@ -189,17 +189,17 @@ def require_members(models):
         require_streaming("`Ensemble`", model)
     if len({id(model) for model in models}) < len(models):
         raise ValueError(
-            "`models` must be different models. Received: the same one twice"
+            "`models` must be different models. Received: the same model twice"
         )
     sizes = [model.vocabulary_size for model in models]
     if len(set(sizes)) > 1:
         raise ValueError(
-            "`models` must have one vocabulary. Received: models with "
+            "`models` must share one vocabulary. Received: models with "
             f"vocabulary_size of {sizes}"
         )
     known = [model.vocabulary for model in models if model.vocabulary]
     if any(vocabulary != known[0] for vocabulary in known):
         raise ValueError(
-            "`models` must have one vocabulary. Received: models with "
+            "`models` must share one vocabulary. Received: models with "
             + " and ".join(map(describe, known))
         )

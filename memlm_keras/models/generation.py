@@ -77,8 +77,8 @@ def _suppressed(token_ids, size):
     token_ids = require_token_ids("suppress_token_ids", token_ids, size, ndim=1)
     if len(np.unique(token_ids)) == size:
         raise ValueError(
-            "`suppress_token_ids` must leave a token to write. Received: all "
-            f"{size} ids"
+            "`suppress_token_ids` must leave at least one token. Received: "
+            f"all {size} ids"
         )
     return token_ids
 
@@ -244,7 +244,7 @@ def require_strings(name, text, vocabulary):
     """Returns the vocabulary, or raises `ValueError` if it is `None`."""
     if vocabulary is None:
         raise ValueError(
-            f"Strings as `{name}` need a model with a `vocabulary`, a "
+            f"A string as `{name}` needs a model with a `vocabulary`, a "
             f"`memlm_keras.data.Vocabulary`. Received: {name}={text!r} and "
             "vocabulary=None"
         )

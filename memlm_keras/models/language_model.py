@@ -295,8 +295,8 @@ class LanguageModel(StreamingModel, SequenceModel):
     def carry_state(self, batch_size=None, evaluation_batch_size=None):
         """Creates variables for the state that is carried between batches.
 
-        `fit`, `evaluate` and similar methods call this method for batches with
-        a known number of rows. Calls that are not compiled also do.
+        `fit`, `evaluate` and similar methods, and calls that are not compiled,
+        call this method for batches with a known number of rows.
 
         Args:
             batch_size: integer or `None`, rows in training.
@@ -348,9 +348,9 @@ class LanguageModel(StreamingModel, SequenceModel):
         """Returns whether XLA should compile training by default.
 
         XLA helps small layers on TensorFlow without a GPU, but cannot guarantee
-        deterministic operations. Operations have less overhead, but matrix
-        products are slower: a training step takes 0.7 to 0.9 times as long with
-        100 units, 1.5 with 600, and 1.2 with 100 in bfloat16.
+        deterministic operations. With XLA, operations have less overhead, but
+        matrix products are slower: a training step takes 0.7 to 0.9 times as
+        long with 100 units, 1.5 with 600, and 1.2 with 100 in bfloat16.
         """
         units = [
             shape[-1]

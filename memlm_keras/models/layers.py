@@ -50,8 +50,8 @@ def as_recurrent_layer(name, layer):
     if isinstance(layer, keras.layers.Bidirectional):
         raise ValueError(
             f"`{name}` must not hold a `Bidirectional` layer, which would read "
-            f"the words to predict. Received: {layer!r}. Give the layer that "
-            "it wraps"
+            f"the words to predict. Received: {layer!r}. Pass the wrapped "
+            "layer instead"
         )
     if not isinstance(layer, keras.layers.RNN):
         if not (hasattr(layer, "state_size") and callable(layer)):
@@ -65,9 +65,9 @@ def as_recurrent_layer(name, layer):
     for flag in ("stateful", "go_backwards", "time_major"):
         if getattr(layer, flag, False):
             raise ValueError(
-                f"`{name}` must not hold a layer with {flag}=True: the "
-                "model carries its state itself, forward in time. Received: "
-                f"{layer!r}"
+                f"`{name}` must not hold a layer with {flag}=True: the model "
+                "itself carries the state, and reads forward in time. "
+                f"Received: {layer!r}"
             )
     layer.return_sequences = True
     layer.return_state = True
@@ -95,8 +95,9 @@ def require_memory(memory, vocabulary_size):
         memory.vocabulary_size = vocabulary_size
     if memory.vocabulary_size != vocabulary_size:
         raise ValueError(
-            f"`memory` must have vocabulary_size={vocabulary_size}, the "
-            f"model's. Received: vocabulary_size={memory.vocabulary_size}"
+            "`memory` must have the model's "
+            f"vocabulary_size={vocabulary_size}. Received: "
+            f"vocabulary_size={memory.vocabulary_size}"
         )
 
 
@@ -114,9 +115,9 @@ def require_causal_end(memory, **layers):
     for name, layer in layers.items():
         if layer:
             raise ValueError(
-                f"`{name}` cannot follow a memory that is not causal: it would "
-                "carry a later word to the step that predicts it. "
-                f"Received: memory={memory} and {name}={layer}"
+                f"`{name}` cannot follow a memory that is not causal: later "
+                "words would reach the steps that predict them. Received: "
+                f"memory={memory} and {name}={layer}"
             )
 
 
@@ -129,7 +130,7 @@ def initializer_of(initializer, index, default):
 
 
 def embeddings_start(readers):
-    """Returns the default initializer of embeddings; `readers` read them."""
+    """Returns the default initializer of embeddings that `readers` read."""
     for layer in readers:
         limit = getattr(getattr(layer, "cell", None), "embedding_range", None)
         if limit is not None:
@@ -181,9 +182,9 @@ def make_head(head, embedding, tie_embeddings, initializer, dtype):
     require_instance("head", head, keras.layers.Layer, what)
     if smooths != getattr(head, "draws", False):
         raise ValueError(
-            "A `memlm_keras.smoothing.SmoothedProjection` goes with an "
-            "embedding whose smoothing has the scheme 'kneser_ney', and only "
-            f"with it. Received: embedding={embedding!r} and head={head!r}"
+            "`head` must be a `memlm_keras.smoothing.SmoothedProjection` if "
+            "the embedding's smoothing has the scheme 'kneser_ney', and only "
+            f"then. Received: embedding={embedding!r} and head={head!r}"
         )
     if smooths:
         head.smoothing = smoothing

@@ -154,9 +154,9 @@ def require_conditioning(conditioning, source, target):
         )
     if conditioning == "memory" and not getattr(cell, "continues_source", True):
         raise ValueError(
-            'conditioning="memory" has no meaning for a '
-            f"{type(cell).__name__}, which reads a source's whole memory: use "
-            '"source", or None. Received: conditioning="memory"'
+            f'conditioning="memory" does not work with {type(cell).__name__}, '
+            'which reads the source\'s whole memory: use "source", or None. '
+            'Received: conditioning="memory"'
         )
     if conditioning is None:
         return
@@ -168,8 +168,8 @@ def require_conditioning(conditioning, source, target):
             for cell, values in zip(cells, remembered)
         ]
         raise ValueError(
-            "The layers that read source and target must remember in the same "
-            f"way. Received: {names[0]}, and {names[1]}"
+            "The layers that read source and target must have equal memory "
+            f"settings. Received: {names[0]}, and {names[1]}"
         )
 
 

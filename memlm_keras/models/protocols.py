@@ -1,7 +1,7 @@
 """Protocols with the methods that this package calls on a model.
 
-`isinstance` checks that a model has these methods. Shapes: T tokens, V words in
-the vocabulary. Log-probabilities use the natural logarithm.
+`isinstance` checks that a model has these methods. Symbols in shapes: T tokens,
+V words in the vocabulary. Log-probabilities use the natural logarithm.
 """
 
 from typing import Protocol

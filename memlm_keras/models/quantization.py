@@ -35,8 +35,8 @@ def quantize(model, mode, config, filters, verbose, **kwargs):
     smoothed = [n for n in layers if getattr(layers[n], "draws", False)]
     if smoothed:
         raise ValueError(
-            "`quantize` needs a model that is not smoothed. Received: a model "
-            f"whose {smoothed[0]} is. Quantize `with_fixed_matrices()`"
+            "`quantize` needs a model that is not smoothed. Received: a "
+            f"smoothed {smoothed[0]}. Quantize `with_fixed_matrices()` instead"
         )
     before = _sizes(layers)
     if "int8" in (mode, config, getattr(config, "mode", None)):

@@ -96,8 +96,9 @@ class SequenceModel(keras.Model):
             if not given.keys() <= {"dropout"}:
                 raise ValueError(
                     f"{preset} is a trained model, which accepts only the "
-                    "argument `dropout`. Leave other arguments out, or name a "
-                    f"row, whose weights are random. Received: {given}"
+                    "argument `dropout`. Leave out other arguments, or use "
+                    "the preset of a row, which has random weights. Received: "
+                    f"{given}"
                 )
             return trained.load(folder, cls, **given)
         config = registry.model_config(preset, cls.preset_kind, **overrides)
@@ -378,7 +379,7 @@ class SequenceModel(keras.Model):
 
         Raises:
             ValueError: if the batches contain token ids outside the vocabulary,
-                or are no `SentenceBatches` for a model that is not causal.
+                or are not `SentenceBatches` although the model is not causal.
         """
         self.check_data(x)
         with self.carrying(x, batch_size or 32):
@@ -569,7 +570,7 @@ class CarriedStates:
             if compiled:
                 raise ValueError(
                     f"The model carries no state with {rows} rows in {mode}, "
-                    "and a compiled function cannot make it. Call "
+                    "and a compiled function cannot create one. Call "
                     "`carry_state(batch_size, evaluation_batch_size)` first"
                 )
             carried = self.make(mode, rows)
@@ -700,13 +701,13 @@ def _require_whole_sentences(batches, memory):
         raise ValueError(
             f"A {name} is not causal, so the batches must hold whole "
             "sentences, like `corpus.batches(split, sentences=True)`. "
-            f"Received: {type(batches).__name__}, which may cut them"
+            f"Received: {type(batches).__name__}, which may cut sentences"
         )
     end = getattr(memory, "end_of_sentence_id", batches.end_of_sentence_id)
     if end != batches.end_of_sentence_id:
         raise ValueError(
-            "The batches must end sentences like the "
-            f"{name}, with end_of_sentence_id={end}. Received: batches with "
+            f"The batches must end sentences with the end_of_sentence_id={end} "
+            f"of the {name}. Received: batches with "
             f"end_of_sentence_id={batches.end_of_sentence_id}"
         )
 

@@ -390,7 +390,7 @@ class StreamingModel(keras.Model):
 
         Raises:
             ValueError: if the batches contain ids outside the vocabulary, or
-                are no `SentenceBatches` for a model that is not causal.
+                are not `SentenceBatches` although the model is not causal.
         """
         return concatenate_batches(
             read_batches(self, self._score, batches, verbose=verbose)
@@ -538,7 +538,7 @@ def read_batches(
     for inputs, targets, sample_weight in itertools.islice(batches, segments):
         if "positions" in inputs:
             raise ValueError(
-                "The batches must have a target at each step here. Received: "
+                "The batches must have a target at each step. Received: "
                 'batches with "positions": use `evaluate` or `predict`'
             )
         tokens, targets, weight = (

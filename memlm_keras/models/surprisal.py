@@ -151,9 +151,9 @@ def surprisal(
         reset: bool, whether each sentence is read from the initial state;
             otherwise the state is carried through the document.
         segment_length: integer, number of steps that are read at once, and
-            after which a `DynamicEvaluator` updates. By default, depends on the
-            model's size; for a `DynamicEvaluator`, the default is a whole
-            sentence if `reset` is true, and otherwise 5 steps.
+            after which a `DynamicEvaluator` updates. The default depends on the
+            model's size; for a `DynamicEvaluator`, the default is a sentence if
+            `reset` is true, otherwise 5.
 
     Returns:
         `Surprisal`.
@@ -235,7 +235,7 @@ def _words(text, vocabulary):
         words = vocabulary.decode(ids)
         begins = sentence_starts(ids, vocabulary.end_of_sentence_id)
     if not words:
-        raise ValueError("`text` must have a word. Received: none")
+        raise ValueError("`text` must contain a word. Received: none")
     return words, begins, np.zeros(1, int) if documents is None else documents
 
 

@@ -157,7 +157,7 @@ def _load(path):
         import torch
     except ImportError as error:
         raise ImportError(
-            "A PyTorch checkpoint is read by PyTorch. Install it with `pip "
+            "Loading a PyTorch checkpoint needs PyTorch. Install it with `pip "
             "install torch`; models may run on any backend."
         ) from error
     try:

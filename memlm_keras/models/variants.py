@@ -32,8 +32,8 @@ def with_prediction(model, prediction):
     """Implements `LanguageModel.with_prediction`."""
     if model.smoothing is None:
         raise ValueError(
-            "`with_prediction` needs a model that is smoothed. Received: a "
-            f"model with smoothing=None, and prediction={prediction!r}"
+            "`with_prediction` needs a smoothed model. Received: a model with "
+            f"smoothing=None, and prediction={prediction!r}"
         )
     smoothing = type(model.smoothing)(
         **{**model.smoothing.get_config(), "prediction": prediction}

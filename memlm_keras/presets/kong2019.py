@@ -36,7 +36,7 @@ class KongRow(SummedLossRow):
     # Factor of the penalty on matrices: the divergence of smoothed matrices,
     # and the sum of squares of others; biases have no penalty.
     l2: float = 1e-4
-    # The paper does not state this, and rounds sizes too much to show it.
+    # The paper does not say whether the output projection has a bias.
     output_bias: bool = True
     dropout: float
     recurrent_dropout: float = 0.2

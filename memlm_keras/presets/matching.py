@@ -52,8 +52,8 @@ def _count(kind, config):
             model = getattr(models, kind).from_config(config)
         return model.count_params()
 
-    # Another thread protects the caller's Keras names and unfinished variables.
-    # Keras also draws seeds from Python's generator: restore it.
+    # Count in another thread, since Keras stores names and unfinished variables
+    # for each thread. Restore the random state, from which Keras draws seeds.
     state = random.getstate()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         try:

@@ -160,8 +160,8 @@ class Row(abc.ABC):
         for field, value in fields.items():
             if getattr(self, field, None) is None:
                 raise ValueError(
-                    f"`{field}` contradicts the preset {name}, which does not "
-                    f"have it. Received: {field}={value}"
+                    f"`{field}` contradicts the preset {name}, which has no "
+                    f"such setting. Received: {field}={value}"
                 )
         resized = dataclasses.replace(
             self,

@@ -95,7 +95,6 @@ def _at(results, path):
     return results
 
 
-# The usual measures of language models.
 PERPLEXITIES = (
     Measure("dev", ("validation", "perplexity")),
     Measure("test", ("test", "perplexity")),

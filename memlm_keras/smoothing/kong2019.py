@@ -4,7 +4,7 @@
 The displayed formulas are illegible in the available copy of the paper; the
 formulas below are reconstructed from its text.
 
-Shapes below: B batch, T time, V vocabulary, k units.
+Symbols in shapes: B batch, T time, V vocabulary, k units.
 """
 
 from typing import Any
@@ -76,8 +76,7 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
     projection: where a frequent word's vector replaces those of many words,
     only the bias distinguishes these words. Input and output vectors are drawn
     separately, even from a shared matrix. With `element_wise`, each dimension
-    of a vector is drawn separately and, with `kneser_ney`, replaced separately
-    (4.3).
+    of a vector is drawn separately and, with `kneser_ney`, replaced separately.
 
     Prediction uses the mean of the distribution of each smoothed matrix:
 
@@ -182,8 +181,9 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
         """Creates the variables for the statistics of a vocabulary."""
         if self.vocabulary_size not in (None, vocabulary_size):
             raise ValueError(
-                f"`smoothing` must have vocabulary_size={vocabulary_size}, the "
-                f"model's. Received: vocabulary_size={self.vocabulary_size}"
+                "`smoothing` must have the model's "
+                f"vocabulary_size={vocabulary_size}. Received: "
+                f"vocabulary_size={self.vocabulary_size}"
             )
         self.vocabulary_size = vocabulary_size
         if not self.built:

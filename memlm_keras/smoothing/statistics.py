@@ -79,7 +79,7 @@ class StreamStatistics:
     def __add__(self, following):
         if self.vocabulary_size != following.vocabulary_size:
             raise ValueError(
-                "Statistics to add must have one vocabulary. Received: sizes "
+                "Statistics to add must share one vocabulary. Received: sizes "
                 f"{self.vocabulary_size} and {following.vocabulary_size}"
             )
         seam = self.last_token * self.vocabulary_size + following.first_token
@@ -163,8 +163,8 @@ def replacement(scheme, rate, statistics, blank_id=None):
     if (scheme == "blank") != is_id or (blank_id is not None) != is_id:
         raise ValueError(
             "`blank_id` must be a token id for the scheme 'blank', and None "
-            "for the others. "
-            f"Received: scheme={scheme!r} and blank_id={blank_id!r}"
+            f"for other schemes. Received: scheme={scheme!r} and "
+            f"blank_id={blank_id!r}"
         )
     rates = np.full(statistics.vocabulary_size, float(rate))
     if scheme in ("absolute_discounting", "kneser_ney"):

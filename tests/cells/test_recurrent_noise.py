@@ -192,13 +192,13 @@ def test_masked_steps_in_training(name, random):
         (
             "zoneout",
             {"dropout": 0.1},
-            r"`dropout` is not for a ZoneoutLSTMCell.*`LanguageModel\(dropout="
+            "`dropout` is not supported by Zoneout.*`LanguageModel.dropout="
             r"\.\.\.\)`",
         ),
         (
             "recurrent_dropout_gru",
             {"recurrent_dropout": 0.1},
-            "`recurrent_dropout` is not for.*recurrent_dropout=0.1",
+            "`recurrent_dropout` is not supp.*recurrent_dropout=0.1",
         ),
     ],
 )

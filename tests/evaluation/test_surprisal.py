@@ -300,8 +300,11 @@ def test_an_impossible_word():
     [
         (lambda m: m.surprisal("w1", VOCABULARY, "shannon"), "`unit` must be"),
         (lambda m: m.surprisal("w1"), "`vocabulary` must be given"),
-        (lambda m: m.surprisal(" \n", VOCABULARY), "`text` must have a word"),
-        (lambda m: m.surprisal([], VOCABULARY), "`text` must have a word"),
+        (
+            lambda m: m.surprisal(" \n", VOCABULARY),
+            "`text` must contain a word",
+        ),
+        (lambda m: m.surprisal([], VOCABULARY), "`text` must contain a word"),
         (lambda m: m.surprisal([3, 4], VOCABULARY), "must end with the end"),
         (lambda m: m.surprisal([V, 0], VOCABULARY), "below the vocabulary"),
         (

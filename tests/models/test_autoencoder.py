@@ -164,8 +164,8 @@ def test_reconstruction_counts_tokens_and_sequences():
         ({"conditioning": None}, "must be one of 'memory', 'source'"),
         ({"conditioning": "source"}, "needs a layer that reads a source"),
         ({"encoder": keras.layers.Dense(3)}, "`encoder` must hold Keras"),
-        ({"encoder": keras.layers.GRU(5)}, "must remember in the same way"),
-        ({"encoder": keras.layers.LSTM(6)}, "must remember in the same way"),
+        ({"encoder": keras.layers.GRU(5)}, "must have equal memory settings"),
+        ({"encoder": keras.layers.LSTM(6)}, "must have equal memory settings"),
         (
             {
                 "encoder": AssociativeGRUCell(H, seed=1),

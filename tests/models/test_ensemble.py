@@ -79,7 +79,7 @@ def test_wrong_members():
         ([], "at least one language model"),
         (one, "must be a list"),
         ([one, keras.layers.Dense(2)], "must hold instances.*Dense"),
-        ([one, one], "the same one twice"),
+        ([one, one], "the same model twice"),
         ([one, other], r"one vocabulary. Received: .*\[23, 24\]"),
     ):
         with pytest.raises(ValueError, match=message):

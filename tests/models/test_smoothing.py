@@ -469,7 +469,10 @@ def test_statistics_come_before_training():
             },
             "`smoothing` must have.*13.*vocabulary_size=9",
         ),
-        ({"head": TiedProjection()}, "goes with an embedding whose smoothing"),
+        (
+            {"head": TiedProjection()},
+            "if the embedding's smoothing has the scheme",
+        ),
         (
             {"memory": memories.KeyValuePredict(window=2)},
             "outputs of size embedding_dim=6.*size 2",
@@ -492,7 +495,7 @@ def test_what_plain_models_cannot():
     model = LanguageModel(V, UNITS, [keras.layers.LSTM(UNITS)])
     batches = Batches(text(), 4, 6)
     for call, message in (
-        (lambda: model.with_prediction("mode"), "needs a model that is smooth"),
+        (lambda: model.with_prediction("mode"), "needs a smoothed model"),
         (lambda: make().with_prediction("median"), "`prediction` must be"),
         (lambda: sampled_perplexity(model, batches), "smoothed model.*a L"),
         (lambda: sampled_perplexity(make(), batches, 0), "`samples` must be"),
