@@ -46,6 +46,8 @@ class Steps:
         self.recordings = {}
         self.possible = True
         self.cuda_graphs = os.environ.get(VARIABLE) == "1"
+        # Graphs share their memory, since they never run at the same time.
+        self.pool = functools.cache(torch.cuda.graph_pool_handle)
 
     def __call__(self, data):
         batch = data[0]
@@ -59,14 +61,12 @@ class Steps:
         recording = self.recordings.get(shapes)
         if recording is not None and recording.is_of(structure):
             return recording.run(leaves)
-        if len(self.recordings) == MOST_SHAPES:
-            return self.step(batch)
         self.seen[shapes] = self.seen.get(shapes, 0) + 1
-        if self.seen[shapes] <= AFTER:
+        if self.seen[shapes] <= AFTER or len(self.recordings) == MOST_SHAPES:
             return self.step(batch)
         self.seen[shapes] = 0
         try:
-            of_batch = leaves, structure, self.cuda_graphs
+            of_batch = leaves, structure, self.cuda_graphs and self.pool
             recording = Recording(self.step, self.model, *of_batch)
         except Exception:
             # Tracing raises errors of many types. If the step itself fails, its
@@ -81,7 +81,7 @@ class Recording:
     """Recorded operations of a step for one batch shape; raises an exception of
     any type if the step depends on the values of tensors."""
 
-    def __init__(self, step, model, leaves, structure, cuda_graphs):
+    def __init__(self, step, model, leaves, structure, pool):
         self.structure = structure
         changing = [model, model.optimizer, *model.metrics]
         variables = [v for part in changing for v in part.variables]
@@ -130,8 +130,8 @@ class Recording:
             raise ValueError("a recording would not be faster")
         self.graph.recompile()
         self.call = functools.partial(self.graph, *self.counts)
-        if cuda_graphs and on_gpu([*leaves, *(t for _, t, *_ in self.tensors)]):
-            self.call = CudaGraph(self.call)
+        if pool and on_gpu([*leaves, *(t for _, t, *_ in self.tensors)]):
+            self.call = CudaGraph(self.call, pool)
 
     def is_of(self, structure):
         """Returns whether batches have the recorded structure, and the model
@@ -155,18 +155,17 @@ def on_gpu(tensors):
 
 class CudaGraph:
     """Runs a function as one CUDA graph from its second call on, or warns and
-    calls it directly if PyTorch cannot capture it."""
+    calls it directly if it cannot be captured or does not fit into memory."""
 
-    def __init__(self, run):
-        self.run = run
-        self.graph = self.inputs = self.outputs = None
-        # The first call loads libraries, which is not allowed during a capture.
-        self.waits, self.possible = True, True
+    def __init__(self, run, pool):
+        self.run, self.pool = run, pool
+        self.calls, self.graph = 0, None
 
     def __call__(self, *tensors):
-        if self.graph is None and self.possible and not self.waits:
+        self.calls += 1
+        # The first call loads libraries, which is not allowed during a capture.
+        if self.calls == 2:
             self._capture(tensors)
-        self.waits = False
         if self.graph is None:
             return self.run(*tensors)
         for place, tensor in zip(self.inputs, tensors):
@@ -177,19 +176,18 @@ class CudaGraph:
 
     def _capture(self, tensors):
         graph = torch.cuda.CUDAGraph()
-        self.inputs = [tensor.clone() for tensor in tensors]
         try:
-            with torch.cuda.graph(graph):
+            self.inputs = [tensor.clone() for tensor in tensors]
+            with torch.cuda.graph(graph, pool=self.pool()):
                 self.outputs = self.run(*self.inputs)
-        except RuntimeError as error:
-            self.possible = False
-            warnings.warn(
-                f"{VARIABLE}=1 has no effect on this model, such as one with "
-                f"dropout: its step cannot be a CUDA graph ({error})",
-                stacklevel=2,
-            )
-        else:
             self.graph = graph
+        except RuntimeError as error:
+            why = "a step such as one with dropout cannot be captured"
+            # The end of a failed capture may raise an error of its own.
+            for each in (error, error.__context__):
+                if isinstance(each, torch.OutOfMemoryError):
+                    why = "the GPU has too little memory; a smaller batch helps"
+            warnings.warn(f"{VARIABLE}=1 makes no CUDA graph: {why} ({error})")
 
 
 # === Random numbers ===

@@ -186,7 +186,7 @@ def test_a_recording_replays_as_a_cuda_graph(recorded, monkeypatch):
 
     monkeypatch.setenv(recorded.VARIABLE, "1")
     tokens = np.random.default_rng(1).integers(3, V, size=(48, 6))
-    sizes, replays = (4, 8, 4, 8), []
+    sizes, replays, pools = (4, 8, 4, 8), [], []
 
     def fitted(model):
         return [
@@ -207,8 +207,9 @@ def test_a_recording_replays_as_a_cuda_graph(recorded, monkeypatch):
                 place.copy_(found)
 
     @contextlib.contextmanager
-    def capture(graph):
+    def capture(graph, pool):
         """Computes nothing."""
+        pools.append(pool)
         variables = [*model.variables, *model.optimizer.variables]
         variables += [v for m in model.metrics for v in m.variables]
         before = [variable.value.detach().clone() for variable in variables]
@@ -219,39 +220,70 @@ def test_a_recording_replays_as_a_cuda_graph(recorded, monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
     monkeypatch.setattr(torch.cuda, "graph", capture)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", object)
     expected = fitted(eager)
     assert fitted(on_cpu) == expected and not replays
     monkeypatch.setattr(recorded, "on_gpu", lambda tensors: True)
     assert fitted(model) == expected
     assert len(set(replays)) == 2 and len(replays) > 20
+    # Both graphs share a pool of memory.
+    assert len(pools) == 2 and pools[0] is pools[1]
     for weights in zip(model.get_weights(), eager.get_weights()):
         np.testing.assert_array_equal(*weights)
 
 
-def test_a_cuda_graph_keeps_its_results_and_may_be_impossible(
-    recorded, monkeypatch
+@pytest.mark.parametrize(
+    "full, at_the_end, told",
+    [
+        (False, [], "cannot be captured .*not permitted"),
+        (True, [], "too little memory.* .*60 GiB"),
+        (True, ["invalidated"], "too little memory.* .*invalidated"),
+    ],
+)
+def test_without_a_cuda_graph_steps_run_as_they_are(
+    recorded, monkeypatch, full, at_the_end, told
 ):
     import torch
 
-    def refuse(graph):
-        raise RuntimeError("operation not permitted")
+    @contextlib.contextmanager
+    def capture(graph, pool):
+        try:
+            yield
+        finally:
+            for message in at_the_end:
+                raise RuntimeError(message)
 
+    def double(x):
+        calls.append(x)
+        if len(calls) == 2 and full:
+            raise torch.OutOfMemoryError("Tried to allocate 60 GiB")
+        if len(calls) == 2:
+            raise RuntimeError("operation not permitted")
+        return [2 * x]
+
+    calls = []
     monkeypatch.setattr(torch.cuda, "CUDAGraph", object)
-    monkeypatch.setattr(torch.cuda, "graph", refuse)
-    double = recorded.CudaGraph(lambda x: [2 * x])
+    monkeypatch.setattr(torch.cuda, "graph", capture)
+    graph = recorded.CudaGraph(double, pool=object)
     one = torch.ones(2)
-    assert double(one)[0].tolist() == [2, 2]
-    with pytest.warns(UserWarning, match="operation not permitted") as warned:
-        assert [double(one)[0].tolist() for _ in range(3)] == 3 * [[2, 2]]
+    assert graph(one)[0].tolist() == [2, 2]
+    with pytest.warns(UserWarning, match=told) as warned:
+        assert [graph(one)[0].tolist() for _ in range(3)] == 3 * [[2, 2]]
     assert len(warned) == 1
+
+
+def test_a_cuda_graph_keeps_its_results(recorded, monkeypatch):
+    import torch
 
     class Graph:
         def replay(self):
             again.outputs[0].copy_(2 * again.inputs[0])
 
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
-    monkeypatch.setattr(torch.cuda, "graph", contextlib.nullcontext)
-    again = recorded.CudaGraph(lambda x: [2 * x])
+    monkeypatch.setattr(
+        torch.cuda, "graph", lambda graph, pool: contextlib.nullcontext()
+    )
+    one, again = torch.ones(2), recorded.CudaGraph(lambda x: [2 * x], object)
     first, second, third = (again(one * i)[0] for i in (1, 2, 3))
     assert [x.tolist() for x in (first, second, third)] == [
         [2, 2],
