@@ -45,7 +45,7 @@ class EpochBatches(keras.utils.PyDataset):
     def __getitem__(self, index):
         if not 0 <= index < len(self):
             raise IndexError(
-                f"`index` must lie in 0 .. {len(self) - 1}. Received: {index}"
+                f"`index` must be from 0 to {len(self) - 1}. Received: {index}"
             )
         return self._batch(index + self.start_batch)
 
@@ -64,7 +64,7 @@ class EpochBatches(keras.utils.PyDataset):
             )
         if not 0 <= batch < self.batches_per_epoch:
             raise ValueError(
-                f"`batch` must lie in 0 .. {self.batches_per_epoch - 1}, as an "
+                f"`batch` must be from 0 to {self.batches_per_epoch - 1}: an "
                 f"epoch has {self.batches_per_epoch} batches. Received: "
                 f"batch={batch}"
             )
@@ -307,7 +307,7 @@ def _checked_starts(document_starts, num_tokens):
         )
     if starts[-1] >= num_tokens:
         raise ValueError(
-            f"`document_starts` must lie in 0 .. {num_tokens - 1}, as there "
+            f"`document_starts` must be from 0 to {num_tokens - 1}, as there "
             f"are {num_tokens} tokens. Received: {starts[-1]}"
         )
     return starts

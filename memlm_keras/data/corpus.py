@@ -90,8 +90,8 @@ class Corpus:
         starts = sentence_starts(tokens, old.end_of_sentence_id)
         if not 1 <= lines <= len(starts):
             raise ValueError(
-                f"`lines` must be 1 .. {len(starts)}, the number of lines of "
-                f"the training text. Received: lines={lines}"
+                f"`lines` must be from 1 to {len(starts)}, the number of lines "
+                f"in the training text. Received: lines={lines}"
             )
         tokens = tokens[: [*starts, len(tokens)][lines]]
         if documents is not None:

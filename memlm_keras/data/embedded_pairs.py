@@ -31,7 +31,7 @@ def generate_pairs(num_pairs, seed, people=(3, 5)):
         )
     if not 3 <= least <= most <= len(NAMES):
         raise ValueError(
-            f"`people` must be two numbers in 3 .. {len(NAMES)}, in ascending "
+            f"`people` must be two numbers from 3 to {len(NAMES)} in ascending "
             f"order. Received: people={people}"
         )
     draw = _Draws(uniforms(seed))

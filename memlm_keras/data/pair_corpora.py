@@ -100,7 +100,7 @@ def load_pairs(
     """
     if tokenize is not None and name in NAMES:
         raise ValueError(
-            "`tokenize` is for your own files. Received: "
+            "`tokenize` applies only to your own files. Received: "
             f"tokenize={tokenize!r} and name={name!r}"
         )
     description = ""

@@ -209,7 +209,7 @@ def _check_counts(questions, lines, answers, solutions):
         raise ValueError(
             f"{questions} must have five lines for each line of {answers}. "
             f"Received: {len(lines)} lines for {len(solutions)} answers. Give "
-            "both whole files of one format."
+            "both complete files in one format."
         )
 
 
@@ -330,8 +330,8 @@ def _novels(folder, output):
     )
     if not files:
         raise FileNotFoundError(
-            f"`folder` must have novels, .txt files. Received: {folder}, which "
-            "has none."
+            f"`folder` must have novels as .txt files. Received: {folder}, "
+            "which has none."
         )
     if len({path.stem for path in files}) < len(files):
         raise ValueError(

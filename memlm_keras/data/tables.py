@@ -172,7 +172,7 @@ def read_rows(lines, suffix, fields=None, optional=(), whole=True):
         with naming(f"line {first}"):
             names = _numbered(_named(header, fields, optional))
         if not others:
-            raise ValueError("it has a header and no row")
+            raise ValueError("it has a header but no rows")
     for number, cells in table:
         if header and [*map(_simple, cells)] == [*map(_simple, header)]:
             raise ValueError(f"line {number} has the header again. Delete it")

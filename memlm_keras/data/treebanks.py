@@ -190,7 +190,7 @@ def _sentence(rows, path):
     where = f"{path}, line {rows[0][0]}"
     if max(heads) > len(words):
         raise ValueError(
-            f"{where}: the heads of this sentence must lie in 0 .. "
+            f"{where}: the heads of this sentence must be from 0 to "
             f"{len(words)}, the number of its words. Received: {max(heads)}"
         )
     # Following the heads from any word must lead to the root, index 0.

@@ -203,7 +203,7 @@ class Vocabulary:
         for id in ids:
             if not 0 <= id < len(self):
                 raise ValueError(
-                    f"`ids` must lie in 0 .. {len(self) - 1}, as this "
+                    f"`ids` must be from 0 to {len(self) - 1}, as this "
                     f"vocabulary has {len(self)} entries. Received the id {id}."
                 )
         return [self.tokens[id] for id in ids]

@@ -236,7 +236,7 @@ def token_losses(model, batches, verbose=0):
     if np.any(counts != 1):
         raise ValueError(
             "`batches` must hold each sentence of the text once, uncut. "
-            f"Received: {type(batches).__name__} that do not"
+            f"Received: {type(batches).__name__} that miss, cut or repeat some"
         )
     losses = np.zeros(batches.num_tokens)
     losses[places] = -scores[weights > 0].astype("float64")
@@ -300,7 +300,7 @@ def _require_protocols(also, model, batches):
     unknown = [name for name in also if name not in OTHER_PROTOCOLS]
     if unknown:
         raise ValueError(
-            f"`also` must be a tuple of protocols among {OTHER_PROTOCOLS}. "
+            f"`also` must be a tuple of protocols from {OTHER_PROTOCOLS}. "
             f"Received: also={also!r}"
         )
     if also:
@@ -310,7 +310,7 @@ def _require_protocols(also, model, batches):
         raise ValueError(
             "The protocol salton2017 reads each sentence from the initial "
             "state: make batches with `corpus.batches(..., sentences=True)`. "
-            "Received: batches that do not"
+            "Received: batches of other texts"
         )
 
 

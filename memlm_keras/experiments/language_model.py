@@ -400,7 +400,7 @@ def _change_training(preset, overrides):
     if len(given) > 1:
         received = " and ".join(f"{n}={value}" for n, value in given.items())
         raise options.UsageError(
-            "linear_decay, halve_after and halve: give one of them. Received: "
+            "Give only one of linear_decay, halve_after and halve. Received: "
             f"{received}"
         )
     if overrides.keys().isdisjoint(("optimizer", "halve")):

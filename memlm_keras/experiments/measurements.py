@@ -364,7 +364,7 @@ def _last_epoch(experiment, model, asked, verbose, before):
 def _check_last(experiment, asked):
     if experiment.run_folder is None:
         raise UsageError(
-            "--test_last needs a run folder and the text of its run: give no "
+            "--test_last needs a run folder and the text of its run: omit the "
             "options of the text."
         )
 

@@ -228,7 +228,7 @@ def _ids(words, vocabulary, path):
     if extra:
         raise ValueError(
             f"`vocabulary` must have all words of {path}. Received: "
-            f"one that lacks {len(extra)}, such as {extra[:5]}"
+            f"one without {len(extra)} of them, such as {extra[:5]}"
         )
     missing = [
         token
@@ -270,8 +270,8 @@ def _ngrams(reader, ids, boundaries, tables):
     if prefixes.size and prefixes.min() < 0:
         ngram = words[np.argmin(prefixes)]
         raise ValueError(
-            f"the {order}-gram of the ids {ngram.tolist()} is there, but "
-            f"not the {order - 1}-gram of its first words"
+            f"the file has the {order}-gram with the ids {ngram.tolist()}, "
+            f"but not the {order - 1}-gram of its first words"
         )
     keys = prefixes * size + words[:, -1]
     sorting = np.argsort(keys)

@@ -370,7 +370,7 @@ def _require_recogniser(vocabulary, contract, tokens):
         )
     if not isinstance(vocabulary, SubwordVocabulary):
         raise ValueError(
-            f'contract="{contract}" needs the ids of the recogniser. Train the '
+            f'contract="{contract}" needs the ids of the recognizer. Train the '
             "model with a `memlm_keras.data.SubwordVocabulary`: "
             "SubwordVocabulary.from_tokens_file('tokens.txt'). Received: "
             f"{type(vocabulary).__name__}"

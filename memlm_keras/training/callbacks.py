@@ -64,7 +64,7 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
         if self._finite_values is None and not self._keep_weights():
             raise ValueError(
                 "The model has weights that are not finite before training "
-                "begins. Load or initialise it again."
+                "begins. Load or initialize it again."
             )
 
     def on_batch_end(self, batch, logs=None):

@@ -337,7 +337,7 @@ class Checkpoint(keras.callbacks.Callback):
         if differences:
             raise ValueError(
                 f"The checkpoint {self.path} belongs to {other}: "
-                f"{differences}. Resume with the saved values, or begin anew "
+                f"{differences}. Resume with the saved values, or start again "
                 "with another `path`."
             )
 

@@ -46,7 +46,7 @@ def data_parallel(devices=None):
         names = [d.name for d in tf.config.list_logical_devices(kind)]
     if devices is not None and not 1 <= devices <= len(names):
         raise ValueError(
-            f"`devices` must be 1 to {len(names)}; available are "
+            f"`devices` must be 1 to {len(names)}; available: "
             f"{', '.join(names)}. Received: devices={devices}"
         )
     names = names[:devices]
@@ -81,7 +81,7 @@ def require_divisible(rows, devices):
     if rows is not None and rows % devices:
         raise ValueError(
             "The rows of a batch must be a multiple of the number of devices. "
-            f"Received: batches of {rows} rows for {devices} devices. Take "
+            f"Received: batches of {rows} rows for {devices} devices. Use "
             f"batch_size={rows + -rows % devices}, or fewer devices."
         )
 

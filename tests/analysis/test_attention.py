@@ -69,7 +69,7 @@ def test_cells_name_the_token_that_they_hold(steps_back, tmp_path, monkeypatch):
 
 
 def test_a_text_that_never_fills_the_memory(model):
-    with pytest.raises(ValueError, match="never full"):
+    with pytest.raises(ValueError, match="too short to fill"):
         analysis.mean_attention(model, Batches(np.arange(4), 2, 2))
 
 

@@ -65,7 +65,7 @@ def test_reader(tmp_path):
         (3, line(1, "da", 4, "_"), "must have a relation.*'_'"),
         (3, line(1, "da", "_", "case"), "the head must be.*'_'"),
         (3, line(1, "da", -1, "case"), "the head must be.*'-1'"),
-        (3, line(1, "da", 5, "case"), "must lie in 0 .. 4.*5"),
+        (3, line(1, "da", 5, "case"), "must be from 0 to 4.*5"),
         (3, line(1, "da", 1, "case"), "form a tree.*at the word 1"),
     ],
 )
@@ -259,7 +259,7 @@ def test_a_bin_without_pairs_is_white(tmp_path):
     path = tmp_path / "white.png"
     analysis.plot_dependency_attention(found, path)
     assert is_png(path)
-    with pytest.raises(ValueError, match="some of those in .*'→obj'"):
+    with pytest.raises(ValueError, match="among those in .*'→obj'"):
         analysis.plot_dependency_attention(found, path, ["→obj"])
 
 

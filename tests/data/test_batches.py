@@ -186,7 +186,7 @@ def test_end_of_sentence_id_begins_and_pads():
         ({"document_starts": np.array([], int)}, "must be .*not empty"),
         ({"document_starts": [0, 3, 2]}, "must be sorted.*2 after 3"),
         ({"document_starts": [0, 3, 3]}, "must be sorted.*3 after 3"),
-        ({"document_starts": [0, 9]}, r"must lie in 0 \.\. 8.*Received: 9"),
+        ({"document_starts": [0, 9]}, r"must be from 0 to 8.*Received: 9"),
         ({"document_starts": [0.0, 2.5]}, "`document_starts` must be a 1-D"),
     ],
 )
@@ -199,7 +199,7 @@ def test_wrong_places_are_named():
     batches = Batches(np.arange(9), batch_size=1, segment_length=3)
     with pytest.raises(ValueError, match="`epoch` must be 0 or more"):
         batches.start_at(-1, 0)
-    with pytest.raises(ValueError, match=r"`batch` must lie in 0 \.\. 2"):
+    with pytest.raises(ValueError, match=r"`batch` must be from 0 to 2"):
         batches.start_at(0, 3)
-    with pytest.raises(IndexError, match=r"`index` must lie in 0 \.\. 2"):
+    with pytest.raises(IndexError, match=r"`index` must be from 0 to 2"):
         batches[3]

@@ -327,7 +327,7 @@ def test_batches_of_sentences():
         [[2, 0], [0, 0]],
         [[3, 4, 0], [0, 0, 0]],
     ]
-    with pytest.raises(ValueError, match="`documents` and `sentences` exclude"):
+    with pytest.raises(ValueError, match="`documents` and `sentences` cannot"):
         corpus.batches("test", 2, 3, documents=True, sentences=True)
     with pytest.raises(ValueError, match="`split`.*'dev'"):
         corpus.sentence_batches("dev")

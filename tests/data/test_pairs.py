@@ -49,7 +49,7 @@ _SNLI_HEADER = "gold_label\tsentence1_binary_parse\tsentence2_binary_parse"
         ("a.jsonl", "{}\n{\n", "line 1.*no column gold_label"),
         ("a.jsonl", "{\n", "line 1 is no JSON: Expecting"),
         ("a.txt", "", "has no row"),
-        ("a.txt", _SNLI_HEADER, "has a header and no row"),
+        ("a.txt", _SNLI_HEADER, "has a header but no rows"),
         ("a.txt", "gold_label\tx\nneutral\ty\n", "line 1.*sentence1_binary"),
         ("a.txt", _SNLI_HEADER + "\nneutral\tA\n", "line 2.*sentence2_binary"),
         ("a.txt", _SNLI_HEADER + "\n-\t\t\nYes\tA\tB\n", "line 3: .*'Yes'"),
@@ -216,7 +216,7 @@ def test_wrong_corpora(tmp_path):
         data.load_pairs(tmp_path / "none.tsv")
     with pytest.raises(ValueError, match="from one file, or from three"):
         data.load_pairs(["a.tsv", "b.tsv"])
-    with pytest.raises(ValueError, match="`tokenize` is for your own files"):
+    with pytest.raises(ValueError, match="`tokenize` applies only to your"):
         data.load_pairs("embedded", tokenize="white_space")
     with pytest.raises(ValueError, match="`labels` must hold.*'no', 'yes'"):
         data.load_pairs("embedded", labels=("no", "yes"))
@@ -418,7 +418,7 @@ def test_epochs_of_other_lengths_than_passes(per_epoch):
     parts.start_at(1, per_epoch - 1)
     assert len(parts) == 1
     np.testing.assert_array_equal(parts.order, rows[2 * per_epoch - 1])
-    with pytest.raises(ValueError, match="`batch` must lie in 0 "):
+    with pytest.raises(ValueError, match="`batch` must be from 0 "):
         parts.start_at(0, per_epoch)
 
 

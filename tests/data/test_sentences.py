@@ -145,7 +145,7 @@ def test_the_loss_is_summed_over_time_and_averaged_over_sentences():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"tokens": np.array([1, 2])}, "`tokens` must end with the end of a"),
+        ({"tokens": np.array([1, 2])}, "`tokens` must end with the end-of-"),
         ({"tokens": np.array([1, 0, 2])}, "`tokens` must end with the end"),
         ({"length_multiple": 0}, "`length_multiple` must be .*at least 1"),
         ({"batch_size": 0}, "`batch_size` must be .*at least 1"),

@@ -264,7 +264,7 @@ def test_wrong_arguments_are_named(arguments, message):
 
 def test_what_is_no_sentencepiece_model(write):
     with pytest.raises(
-        ValueError, match="text.txt: .*must be a SentencePiece model"
+        ValueError, match="text.txt: .*must be a complete SentencePiece"
     ):
         SubwordVocabulary.from_sentencepiece(write("no model at all"))
     with pytest.raises(FileNotFoundError):

@@ -466,7 +466,7 @@ def test_suites(memlm, refused, run, folder):
     assert re.search(line, told.out)
     assert (folder / "a.png").stat().st_size > 1000
     assert len((folder / "a.tsv").read_text().splitlines()) == 5
-    refused("Suites take no --method", "pairs", run, "mine.json", "--mean")
+    refused("do not apply to suites", "pairs", run, "mine.json", "--mean")
     shutil.copy(folder / "mine.json", folder / "text" / "mine.json")
     (folder / "text" / "pairs.tsv").write_text("the man\tman the\n")
     refused("has suites (.json) and pairs", "pairs", run, "text")

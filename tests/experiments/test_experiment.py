@@ -397,7 +397,7 @@ def test_a_rate_that_falls_from_batch_to_batch(folder, monkeypatch):
         rates = [float(schedule(step)) for step in (0, steps, 2 * steps)]
         assert rates == pytest.approx([0.003, 0.0015, 0.0])
     for other in ({"halve_after": 1}, {"halve": True}):
-        with pytest.raises(UsageError, match="give one of them"):
+        with pytest.raises(UsageError, match="Give only one of"):
             Experiment("memlm/small", "text", linear_decay=2, **other)
 
 

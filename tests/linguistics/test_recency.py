@@ -148,5 +148,5 @@ def test_wrong_edges(tokens, edges):
 
 def test_sentences_that_are_cut_are_refused(tokens):
     batches = SentenceBatches(tokens, 2, longest=3)
-    with pytest.raises(ValueError, match="each sentence of their text once"):
+    with pytest.raises(ValueError, match="each sentence of the text once"):
         perplexity_by_recency(Bigram(), batches, verbose=0)

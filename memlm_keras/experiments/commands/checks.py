@@ -134,7 +134,7 @@ def _reader(path, method, eos, mean):
     if True in kinds:
         if eos or mean or method != "simple":
             raise options.UsageError(
-                "Suites take no --method, --eos and --mean."
+                "--method, --eos and --mean do not apply to suites."
             )
         suites = linguistics.read_suites(path)
 
