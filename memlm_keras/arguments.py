@@ -167,9 +167,9 @@ def require_state(received, expected, batch_size):
         ):
             raise ValueError(
                 f"`state` must have one row for each of the {batch_size} rows "
-                f"of tokens, and {name!r} the shape {sizes}. Received: "
-                f"{name!r} of shape {shape} with {shape[0] if shape else 0} "
-                "rows"
+                f"of tokens, so {name!r} must have the shape {sizes}. "
+                f"Received: {name!r} of shape {shape} with "
+                f"{shape[0] if shape else 0} rows"
             )
 
 

@@ -27,7 +27,7 @@ try:
 except ImportError as error:
     what = str(error).partition(" (")[0]
     raise ImportError(
-        "memlm_keras was tested with Keras 3.15, and Keras "
+        "memlm_keras was tested with Keras 3.15, but Keras "
         f"{keras.__version__} lacks a private name: {what}. Install the "
         "version that has it: pip install 'keras==3.15.*'"
     ) from error

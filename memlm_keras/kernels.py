@@ -110,7 +110,7 @@ class DistinctKernels(Int8Kernels):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def add_kernel(self, name, shape):
-        """Adds a weight with initial values that differ from other weights."""
+        """Adds a weight whose initial values differ from those of others."""
         return self.add_weight(
             name=name,
             shape=shape,

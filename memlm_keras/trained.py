@@ -49,8 +49,8 @@ def names():
     """Returns the names of all trained models that are installed.
 
     A trained model is a folder that `save_to_preset` wrote. The package
-    contains some, and a clone of its repository contains more. The environment
-    variable `MEMLM_PRESETS` lists further folders, as in `PATH`.
+    contains some trained models, and a clone of its repository more. The
+    environment variable `MEMLM_PRESETS` lists further folders, as in `PATH`.
 
     Example:
 

@@ -34,7 +34,7 @@ def join(pair, axis=-1):
 
 
 def encode(key, value):
-    """Multiplies pairs `(..., H / 2)`; Weissenborn (2016), Equation 1."""
+    """Multiplies complex vectors; Weissenborn (2016), Equation 1."""
     return (
         key[0] * value[0] - key[1] * value[1],
         key[0] * value[1] + key[1] * value[0],

@@ -229,9 +229,9 @@ def _torch_lstm(inputs, kernel, recurrent_kernel, bias, hidden, cell):
     return outputs, hidden[0], cell[0]
 
 
-# PyTorch's LSTM transposes both matrices in each pass, and adds to their
-# gradients at each step. This loop allocates its buffers once, since new memory
-# is slow to use.
+# PyTorch's LSTM transposes both matrices in each pass, and updates their
+# gradients at each step. This loop allocates its buffers once, since allocating
+# memory is slow.
 def _torch_looped_lstm(*arguments):
     return with_gradient(_torch_forward, _torch_backward)(*arguments)
 

@@ -119,8 +119,8 @@ class ProjectedRNN(keras.layers.RNN):
             initial_state,
             go_backwards=go_backwards,
             mask=mask,
-            # On PyTorch, Keras computes the first step of a loop twice unless
-            # it is unrolled.
+            # On PyTorch, Keras computes the first step twice unless the loop is
+            # unrolled.
             unroll=self.unroll or keras.backend.backend() == "torch",
             input_length=sequences.shape[1],
             zero_output_for_mask=self.zero_output_for_mask,

@@ -66,7 +66,7 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
     def state_size(self):
         """List of the sizes of the states."""
         flat = self.num_copies * self.memory_units
-        # The output comes first: Keras returns it at masked steps.
+        # Keras returns the first state, the output, at masked steps.
         sizes = [self.output_size, flat, *self.remainder]
         return sizes if self.source_key is None else [*sizes, flat]
 

@@ -102,7 +102,7 @@ class Attention(DistinctKernels, Memory):
         query, _, predict = self.split(outputs)
         remembered = self.remembered(outputs)
         extended, seen, state = self.recent.slide(state, remembered, mask)
-        # The first k units of a slot are the key, the last k are the value.
+        # The first k units of a slot are the key, and the last k the value.
         keys, values = extended[..., :k], extended[..., -k:]
 
         projected_keys = ops.matmul(keys, self.memory_kernel)
@@ -265,7 +265,7 @@ class Projection(Int8Kernels, Memory):
 
     This is Eq. 4 of Daniluk et al. (2017) without the context. The parameters
     of the higher-order networks in Figure 2c include this layer. Without the
-    tanh, and with a bias and a penalty on the kernel, it is the projection
+    tanh, with a bias and a kernel penalty, the layer is the projection
     regularization of Press and Wolf (2016, Section 3.1), `h* = P h + b_P`.
 
     `W^x`, or `P`, is the weight `output_kernel` of shape `(k, units)`, applied

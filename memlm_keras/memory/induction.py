@@ -1,7 +1,7 @@
 """Attention to outputs that followed similar outputs, like an induction head.
 
 Olsson et al. (2022), "In-context Learning and Induction Heads", describe such
-heads in transformers; this one attends to the outputs of a recurrent layer.
+heads in transformers; this memory attends to the outputs of a recurrent layer.
 
 Symbols in shapes: B batch, T time, L window, k units.
 """

@@ -95,7 +95,7 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
                 ops.matmul(read, self.transition_kernel)
             )
             # At a masked step, Keras returns the first state as the output, so
-            # one state contains both the reading and the weights.
+            # one state contains the vector read and the weights.
             both = ops.concatenate([read, weights[:, 0]], axis=-1)
             return both, [both]
 

@@ -86,7 +86,7 @@ class MemoryNetwork(WordMemory):
         self.query_kernel = self.add_kernel("query_kernel", (d, d))
 
     def embed_state(self, state, embed):
-        """Adds `"vectors"`, `(B, n - 1, d)`, `A x_i` of the previous words."""
+        """Adds `"vectors"`, `(B, n - 1, d)`: `A x_i` of the previous words."""
         return {**state, "vectors": embed(state["window"])}
 
     @over_valid_steps

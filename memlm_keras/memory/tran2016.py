@@ -198,7 +198,7 @@ class MemoryBlock(WordMemory):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class BidirectionalMemoryBlock(MemoryBlock):
-    """Attention over the words around the one to predict (Tran et al., 2016).
+    """Attention over words around the word to predict (Tran et al., 2016).
 
     `x_t` is the word read at step t, and `x_{t+1}` the word to predict. Step t
     attends to the words
@@ -274,7 +274,7 @@ class BidirectionalMemoryBlock(MemoryBlock):
 
 
 class _BothSides(SlidingWindow):
-    """The n most recent words, and the n words after the word to predict."""
+    """Window over the n most recent words and n words after the target."""
 
     def __init__(self, size, end_of_sentence_id):
         super().__init__(size, dtype="int32", current=True)

@@ -45,8 +45,8 @@ def unpack_named(state, prefix):
 def reset_rows(state, initial, reset):
     """Replaces rows where `reset`, bool `(batch,)`, is true by `initial`."""
 
-    # `where` copies: a later assignment to a state variable cannot change
-    # tensors that the backward pass needs.
+    # `where` copies values, so that assigning a state variable later does not
+    # change tensors that the backward pass needs.
     def choose(value, start):
         rows = ops.reshape(reset, (-1,) + (1,) * (len(value.shape) - 1))
         return ops.where(rows, ops.cast(start, value.dtype), value)

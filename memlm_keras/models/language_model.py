@@ -91,7 +91,7 @@ class LanguageModel(StreamingModel, SequenceModel):
         name: string or `None`.
         dtype: dtype policy of dropout, and of the embedding and the projection
             unless these are given, such as `"mixed_bfloat16"`; by default the
-            global policy. Recurrent layers and memory keep their policies.
+            global policy. Recurrent layers and memory are not affected.
 
     Call arguments:
         inputs: int32 tensor `(batch, time)` of token ids, read from an empty
@@ -477,7 +477,7 @@ class LanguageModel(StreamingModel, SequenceModel):
         """
         if self.smoothing is None:
             raise ValueError(
-                "Samples need a smoothed model, with `embedding="
+                "`sampled_score_batches` needs a smoothed model, `embedding="
                 "memlm_keras.smoothing.SmoothedEmbedding(smoothing=...)`. "
                 f"Received: a {type(self).__name__} without smoothing"
             )

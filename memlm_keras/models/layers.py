@@ -1,4 +1,4 @@
-"""Checks of a model's layers that a user passes, and default layers."""
+"""Checks the layers that a user passes to a model, and makes default layers."""
 
 import keras
 
@@ -19,7 +19,7 @@ from memlm_keras.smoothing import SmoothedProjection
 _PLACES = ("embeddings", "between", "outputs")
 
 
-# === Given by a user ===
+# === Layers given by a user ===
 
 
 def size_of(vocabulary_size, vocabulary):

@@ -613,8 +613,8 @@ def carried_rows(batches, batch_size=None):
 
 
 def _of_logits(name, given):
-    """Returns a loss or metric, with logits for the name of a cross-entropy;
-    raises `ValueError` for a cross-entropy of probabilities."""
+    """Returns the loss or metric, which for the name of a cross-entropy takes
+    logits; raises `ValueError` for a cross-entropy of probabilities."""
     known = str(getattr(given, "__name__", given)).replace("_", "").lower()
     module = getattr(keras, "losses" if name == "loss" else "metrics")
     for kind in ("SparseCategoricalCrossentropy", "CategoricalCrossentropy"):

@@ -1,5 +1,5 @@
-"""Loading of LSTM language models whose weights are named as in PyTorch's
-word-level example, such as neural-complexity and colorlessgreenRNNs."""
+"""Loads LSTM language models with the weight names of PyTorch's word-level
+example, such as those of neural-complexity and colorlessgreenRNNs."""
 
 import pickle
 import types
@@ -74,8 +74,8 @@ def _cells(path, weights):
     differing = sorted(expected.symmetric_difference(weights))
     if differing or not count:
         raise ValueError(
-            f"{path} must hold the weights {', '.join(sorted(_ENDS))} and, for "
-            "an LSTM in one direction, rnn.weight_ih_l0 and so on. "
+            f"{path} must hold the weights {', '.join(sorted(_ENDS))} and "
+            "those of a unidirectional LSTM, such as rnn.weight_ih_l0. "
             f"Received: missing or unknown weights {differing[:4]}"
         )
     cells = []

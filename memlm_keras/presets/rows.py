@@ -43,7 +43,7 @@ class Row(abc.ABC):
     """One row of a paper's table: a model and its training.
 
     A subclass adds fields for the values that differ between a paper's rows.
-    Its method `model` returns constructor arguments of the class that `kind`
+    The method `model` returns constructor arguments of the class that `kind`
     names. Users of a preset can change `window`, `initial_range`, `key`, `l2`,
     `embedding_range`, `output_bias` and `num_sampled` if the row has a value.
 
@@ -122,7 +122,7 @@ class Row(abc.ABC):
         return {k: value for k, value in values.items() if value is not None}
 
     def more(self):
-        """Returns a dict of further keys of the preset and plain values."""
+        """Returns a dict of additional entries of the preset."""
         return {}
 
     @property
@@ -309,7 +309,7 @@ def _concise(value):
     }
     rate = config.get("learning_rate")
     if isinstance(rate, float):
-        # The optimizer rounds the rate to float32: restore the decimal number.
+        # The optimizer rounds its rate to float32: restore the decimal number.
         import numpy as np
 
         config["learning_rate"] = float(str(np.float32(rate)))

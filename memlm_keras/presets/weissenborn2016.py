@@ -134,7 +134,7 @@ class _FreeSizes(_ReadingRow):
 
     sizes_are_one: ClassVar[bool] = False
 
-    # Two real numbers make a complex one.
+    # Two real numbers form a complex number.
     units_divisor: int = 2
     learning_rate: float = 1e-3
 

@@ -218,7 +218,7 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
         rates, proposal = replacement(self.scheme, self.rate, statistics)
         if self.vocabulary_size not in (None, len(rates)):
             raise ValueError(
-                "`statistics` must have the model's vocabulary, of "
+                "`statistics` must have the model's vocabulary of "
                 f"{self.vocabulary_size} words. Received: statistics of "
                 f"{len(rates)} words"
             )

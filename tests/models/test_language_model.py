@@ -382,7 +382,7 @@ def test_wrong_calls():
         (model.step, (tokens_of(3, 1), state), "each of the 3 rows.*with 2 r"),
         (model.step, (one, None), "`state`.*Received: None"),
         (model.step, (one, part), "`state`.*memory_window.*Received: "),
-        (model.step, (one, other), "'memory_window' the shape"),
+        (model.step, (one, other), "'memory_window' must have the shape"),
         (model.score, (one,), r"at least 2. Received: shape \(2, 1"),
         (model.score, (np.ones((2, 3)),), "integers. Received: dtype float"),
         (shared("lstm", "none").attention, (one,), "a memory that attends"),
