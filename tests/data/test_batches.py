@@ -113,46 +113,6 @@ def test_documents_go_to_the_row_that_is_free_first():
     np.testing.assert_array_equal(resets, [[1, 0, 0, 1, 0], [1, 1, 1, 0, 0]])
 
 
-def test_shuffle_follows_seed_and_epoch():
-    def targets(seed, epoch):
-        batches = Batches(
-            np.arange(60),
-            batch_size=2,
-            segment_length=3,
-            document_starts=np.arange(0, 60, 5),
-            shuffle=True,
-            seed=seed,
-        )
-        batches.start_at(epoch, 0)
-        return np.stack([targets for _, targets, _ in batches]).tolist()
-
-    assert targets(0, 2) == targets(0, 2)
-    assert targets(0, 2) != targets(0, 3)
-    assert targets(0, 2) != targets(1, 2)
-
-
-def test_start_at_gives_the_rest_of_an_epoch():
-    batches = Batches(
-        np.arange(1, 41),
-        batch_size=2,
-        segment_length=3,
-        document_starts=[0, 10, 22],
-        shuffle=True,
-    )
-    batches.start_at(3, 0)
-    whole = [targets.tolist() for _, targets, _ in batches]
-    batches.start_at(3, 4)
-    assert len(batches) == len(whole) - 4
-    assert [targets.tolist() for _, targets, _ in batches] == whole[4:]
-    assert (batches.epoch, batches.start_batch) == (3, 4)
-    batches.start_at(4)
-    assert (batches.epoch, batches.start_batch) == (4, 0)
-    assert len(batches) == batches.batches_per_epoch == len(whole)
-    streams = Batches(np.arange(40), batch_size=2, segment_length=3)
-    streams.start_at(0, 2)
-    assert not streams[0][0]["reset"].any()
-
-
 def test_memory_map_is_indexed_in_place(tmp_path, monkeypatch):
     # The largest id is looked for in every chunk.
     monkeypatch.setattr("memlm_keras.data.batches._CHUNK", 40)

@@ -49,6 +49,7 @@ def test_penn_treebank_has_the_usual_counts(cache):
     assert cache in pathlib.Path(corpus.train.tokens.filename).parents
 
 
+@pytest.mark.slow
 def test_wikitext_2_has_the_usual_counts_and_documents():
     corpus = real("wikitext-2")
     assert lengths(corpus) == [2_088_628, 217_646, 245_569]

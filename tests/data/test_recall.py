@@ -216,29 +216,6 @@ def test_an_epoch_holds_each_row_once(task, rows, batch_size, seed):
         assert sorted(rows_of(shuffled)) == sorted(found)
 
 
-def test_orders_and_rows_follow_from_seed_and_epoch():
-    task = Copy(3)
-
-    def epochs(**arguments):
-        batches = RecallBatches(task, 40, 16, **arguments)
-        found = []
-        for epoch in range(3):
-            batches.start_at(epoch)
-            found.append(rows_of(batches))
-        batches.start_at(1, 2)
-        assert rows_of(batches) == found[1][32:] and len(batches) == 1
-        return found
-
-    same, shuffled = epochs(), epochs(shuffle=True)
-    fresh = epochs(fresh=True)
-    assert same[0] == same[1] == same[2] == fresh[0]
-    assert sorted(shuffled[1]) == sorted(shuffled[2]) == sorted(same[0])
-    assert shuffled[0] != shuffled[1] != shuffled[2]
-    assert not set(fresh[0]) & set(fresh[1]) and set(fresh[1]) != set(fresh[2])
-    assert not set(epochs(seed=1)[0]) & set(same[0])
-    assert epochs(fresh=True) == fresh and epochs(shuffle=True) == shuffled
-
-
 def test_identities_of_other_batches_differ():
     def identity(task=TASKS["mqar"], rows=9, **arguments):
         return str(RecallBatches(task, rows, **arguments).identity())

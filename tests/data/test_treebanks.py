@@ -1,10 +1,7 @@
 """Corpora of CoNLL-U files, tiny and real."""
 
-import numpy as np
 import pytest
-from corpus_files import shared_data
 
-from memlm_keras import analysis
 from memlm_keras import data
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -103,17 +100,3 @@ def test_a_folder_names_what_its_files_do_not(write):
     ]
     corpus = data.load_conllu(*parts)
     assert corpus.name == parts[0].parent.name
-
-
-@pytest.mark.parametrize("name", ["de_gsd", "it_isdt"])
-def test_real_treebanks(name):
-    dev, test = (
-        shared_data("ud", f"{name}-ud-{part}.conllu")
-        for part in ("dev", "test")
-    )
-    corpus = data.load_conllu(dev, test, test, minimum_count=6)
-    assert corpus.name == name
-    for path, split in ((dev, corpus.train), (test, corpus.test)):
-        parses = analysis.read_conllu(path)
-        expected = [[*corpus.vocabulary.encode(p.words), 0] for p in parses]
-        np.testing.assert_array_equal(split.tokens, np.concatenate(expected))

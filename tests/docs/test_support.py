@@ -11,12 +11,10 @@ import numpy as np
 import pytest
 from preset_families import V
 from preset_families import families
-from preset_families import parts_of
 from preset_families import small
 from scipy.special import log_softmax
 
 import memlm_keras as memlm
-from memlm_keras import registry
 
 pytestmark = pytest.mark.backend
 
@@ -302,21 +300,6 @@ def exported(name):
     ]
 
 
-def made_of(name):
-    """Names of a kind's classes, without wrappers of others."""
-    parts = [
-        part
-        for part in parts_of(name)
-        if part not in ("ProjectedRNN", "SmoothedEmbedding")
-    ]
-    kind = registry.get(name)["kind"]
-    return ", ".join(parts if kind == "LanguageModel" else [kind, *parts])
-
-
-def row(*cells):
-    return f"| {' | '.join(cells)} |"
-
-
 def cells_of_page():
     """The page's cells of each kind, by its first preset."""
     rows = [
@@ -344,51 +327,20 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("name", families() if every else FEW)
 
 
-@pytest.fixture(scope="module")
-def table():
-    """Cells by name, filled by tests."""
-    return {}
-
-
-def test_every_kind(name, table, tmp_path):
+def test_every_kind(name, tmp_path):
     model = small(name)
     more = {saved: tmp_path, bfloat16: name}
-    table[name] = [
+    found = [
         cell(feature, model, *([more[feature]] if feature in more else []))
         for feature in FEATURES.values()
     ]
-    table[name] += exported(name)
-    assert table[name] == cells_of_page()[name]
+    assert [*found, *exported(name)] == cells_of_page()[name]
 
 
-def test_tables_of_the_page(table):
-    if table.keys() != families().keys():
-        pytest.skip("only some kinds were tested")
-    # Kinds with the same cells share a column.
-    called = {tuple(table[name]): kind for name, kind in KINDS.items()}
-    lines = [
-        row("", *KINDS.values()),
-        "|" + "---|" * (1 + len(KINDS)),
-        *(
-            row(feature, *cells)
-            for feature, cells in zip([*FEATURES, *FORMATS], zip(*called))
-        ),
-        "",
-        *(f"{n}. {note}" for n, note in enumerate(NOTES, start=1)),
-    ]
-    kinds = [
-        row("preset", "column", "made of", "same kind"),
-        "|" + "---|" * 4,
-        *(
-            row(
-                f"`{name}`",
-                called.get(tuple(table[name]), "?"),
-                made_of(name),
-                ", ".join(f"`{other}`" for other in others),
-            )
-            for name, (_, *others) in families().items()
-        ),
-    ]
+def test_the_page_has_the_notes_and_each_preset_with_its_kind():
     page = PAGE.read_text(encoding="utf-8")
-    for text in ("\n".join(lines), "\n".join(kinds)):
-        assert text in page, f"it should be:\n{text}"
+    for number, note in enumerate(NOTES, start=1):
+        assert f"\n{number}. {note}\n" in page
+    for first, (_, *others) in families().items():
+        (cells,) = re.findall(rf"^\| `{first}` \|.*\| (.*) \|$", page, re.M)
+        assert cells == ", ".join(f"`{other}`" for other in others)

@@ -53,18 +53,6 @@ def test_one_row_equals_the_score_of_the_whole_text(
 
 
 @pytest.mark.backend("torch")
-def test_documents_are_begin_in_the_initial_state(model, tokens):
-    starts = [0, 20, 33, 90]
-    batches = Batches(tokens, 3, 6, document_starts=starts)
-    result = perplexity(model, batches, verbose=0)
-    expected = 0.0
-    for document in np.split(tokens, starts[1:]):
-        expected -= model.score(np.concatenate([[0], document])[None]).sum()
-    assert result.loss == pytest.approx(expected, rel=1e-5)
-    assert "document" in result.protocol
-
-
-@pytest.mark.backend("torch")
 def test_whole_sentences_equal_sentences_in_segments(model, tokens):
     tokens[-1] = 0
     streams = Batches(

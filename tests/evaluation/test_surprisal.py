@@ -214,15 +214,6 @@ def test_a_model_that_goes_on_learning(reset, evaluator):
         close(weight, value, 1e-4)
 
 
-def test_a_rate_of_zero(evaluator):
-    evaluator.set_rates(0.0, 0.0)
-    for length in (None, 5):
-        found = surprisal(evaluator, "w1 w2", VOCABULARY, segment_length=length)
-        expected = evaluator.lm.surprisal("w1 w2", VOCABULARY)
-        close(found.surprisal, expected.surprisal)
-        close(found.entropy_reduction, expected.entropy_reduction)
-
-
 def test_the_table(tmp_path):
     vocabulary = Vocabulary(
         [*WORDS[:-2], '"', "n"],

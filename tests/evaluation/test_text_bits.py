@@ -102,21 +102,3 @@ def test_token_ids_alone_have_no_text(read):
     corpus = read()
     with pytest.raises(ValueError, match="loaded from text"):
         text_bits(1.0, Split(corpus.test.tokens), corpus.vocabulary)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"minimum_count": 1},
-        {
-            "vocabulary": SubwordVocabulary(
-                ["</s>", "<unk>", "▁", *"abcefhnorstz"]
-            )
-        },
-    ],
-)
-def test_tokens_of_known_words_have_the_characters_of_the_text(read, arguments):
-    """So bits of model cards, which count tokens, are the same."""
-    test, vocabulary = (corpus := read(**arguments)).test, corpus.vocabulary
-    counted = vocabulary.count_characters(test.tokens)
-    assert counted == text_bits(0.0, test, vocabulary).characters

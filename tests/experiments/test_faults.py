@@ -129,17 +129,6 @@ def test_nobody_works_on_after_kill_9(words, child, folder):
             assert not (run.parent / "results.json").exists()
 
 
-def test_a_run_folder_deleted_in_training(experiment, folder, monkeypatch):
-    monkeypatch.setattr(
-        memlm_keras.training.Throughput,
-        "on_epoch_end",
-        lambda self, epoch, logs: shutil.rmtree("run"),
-    )
-    with pytest.raises(OSError, match="run was moved or deleted"):
-        experiment.run("run", epochs=1, verbose=0)
-    assert not (folder / "run").exists()
-
-
 @pytest.mark.parametrize("fails", ["draw_curve", "draw_language_model"])
 def test_a_run_without_pictures_is_not_finished(fails, experiment, monkeypatch):
     def fail(*arguments):

@@ -183,12 +183,6 @@ def test_gradients_equal_finite_differences(case, gradients, random):
     assert_window_gradients(gradients, layer, outputs, state, expected)
 
 
-# === What the mechanism promises ===
-
-
-# === Weights and configuration ===
-
-
 # === Errors ===
 
 

@@ -29,9 +29,6 @@ from memlm_keras.smoothing import VariationalSmoothing
 
 pytestmark = pytest.mark.backend
 
-# === Words of the backbone ===
-
-
 # === Arguments ===
 
 

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from language_models import array
 from language_models import close
-from language_models import stepped
 
 from memlm_keras import Ensemble
 from memlm_keras import LanguageModel
@@ -185,15 +184,6 @@ def test_a_copy_is_made_into_another():
     assert np.abs(of_second - array(first(tokens))).max() > 0.01
     assert model.with_fixed_dropout(2, into=first) is first
     np.testing.assert_array_equal(array(first(tokens)), of_second)
-
-
-@pytest.mark.backend("torch")
-def test_it_is_a_model_like_others(reloaded):
-    fixed = make(lstms(recurrent_dropout=0.3), **RATES).with_fixed_dropout(1)
-    tokens = text(12).reshape(2, 6)
-    whole = array(fixed(tokens))
-    close(stepped(fixed, tokens)[0], whole)
-    close(reloaded(fixed)(tokens), whole, 1e-6)
 
 
 @pytest.mark.backend(one_in=2)

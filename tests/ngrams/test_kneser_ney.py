@@ -5,7 +5,6 @@ import warnings
 import nltk.lm
 import numpy as np
 import pytest
-from corpus_files import shared_data
 from hypothesis import given
 from hypothesis import strategies as st
 from nltk.util import everygrams
@@ -183,17 +182,3 @@ def test_streams_as_nltk_has_them(text, order):
 def test_arguments_that_it_refuses(arguments, message):
     with pytest.raises(ValueError, match=message):
         KneserNey(**{"vocabulary_size": 10, **arguments})
-
-
-def test_penn_treebank(tmp_path):
-    corpus = data.load("ptb", shared_data("ptb"), cache_dir=tmp_path)
-    model = trained(corpus.validation, len(corpus.vocabulary), order=3)
-    ids = corpus.validation.tokens
-    assert model.num_ngrams[0] == 10_000
-    # A bigram is a pair of neighbours of which the first ends no line, or is
-    # the end of the line before.
-    pairs = np.unique(np.stack([np.append(0, ids[:-1]), ids]), axis=1)
-    assert model.num_ngrams[1] == pairs.shape[1]
-    result = model.perplexity(corpus.test, verbose=0)
-    assert result.predicted_tokens == 82_430
-    assert 200 < result.perplexity < 600

@@ -1,7 +1,5 @@
 """N-gram models where language models are evaluated: perplexity and cloze."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -159,18 +157,6 @@ def test_cloze_is_the_score_of_the_whole_text(models, name):
     result = cloze_accuracy(model, questions, VOCABULARY, verbose=0)
     assert result.chosen == tuple(chosen)
     assert "initial state" in str(result)
-
-
-def test_a_context_matters_to_a_cache():
-    model = Mixture([KneserNey(20, order=1), UnigramCache(20, 9)], [0.5, 0.5])
-    model.models[0].fit(np.arange(20), verbose=0)
-    question = ClozeQuestion(
-        (("w3", "w3", "w3"),), ("w1", "XXXXX"), "w3", ("w2", "w3")
-    )
-    scores = cloze_scores(model, [question], VOCABULARY, verbose=0)[0]
-    # Cached are w3 three times, the end and w1: five tokens, uniform else.
-    words = math.log((0.5 * 0.05 + 0.5 * 3 / 5) / (0.5 * 0.05))
-    assert scores[1] - scores[0] == pytest.approx(words)
 
 
 def test_one_line_for_a_model_that_cannot(models, text):

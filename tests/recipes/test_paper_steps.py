@@ -124,12 +124,12 @@ def test_a_paper_alone_trains_nothing(capsys):
 
 def test_a_table_without_a_text_says_so(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(running, "in_fresh_process", lambda do, *of: do(*of))
     rows = ("--rows=lstm", "--scale=0.05", "--list")
     assert command_line.main(["table", "daniluk2017/models", *rows]) == 0
     told = capsys.readouterr()
     assert "Without --dataset" in told.err and "75 different words" in told.err
     assert told.out.startswith("memlm train")
-    monkeypatch.setattr(running, "in_fresh_process", lambda do, *of: do(*of))
     command_line.main(
         ["table", "daniluk2017/models", *rows, "--dataset=embedded"]
     )

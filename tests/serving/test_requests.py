@@ -1,6 +1,7 @@
-"""Requests to a served model: padded, mixed, wrong, at random and at once."""
+"""Requests to a served model: padded, mixed, wrong and at once."""
 
 import concurrent.futures
+import re
 
 import numpy as np
 import pytest
@@ -10,10 +11,6 @@ from numpy.testing import assert_array_equal
 pytestmark = pytest.mark.backend("tensorflow")
 
 tf = pytest.importorskip("tensorflow")
-
-from requests_at_random import CLEAR  # noqa: E402
-from requests_at_random import Requests  # noqa: E402
-from requests_at_random import run  # noqa: E402
 
 from memlm_keras.serving.graph import generate  # noqa: E402
 
@@ -145,9 +142,44 @@ def test_one_clear_error_for_a_wrong_state(name, ask, begun):
         **begun,
     }
     ask("step", **inputs)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=message) as found:
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         ask("step", **change(inputs))
-    assert CLEAR.search(str(found.value))
+
+
+IDS = np.array([[3, 4], [5, 6]], "int32")
+LENGTH = np.array([2, 1], "int32")
+RIGHT = {
+    "serving_default": {"token_ids": IDS},
+    "score_ids": {"token_ids": IDS, "length": LENGTH},
+    "step": {"token_ids": IDS, "length": LENGTH},
+    "step_words": {"text": np.array(["word_1 b", "b"])},
+    "generate": {
+        "text": np.array(["word_1", ""]),
+        "length": np.array([2, 3], "int32"),
+        "top_k": np.array([2, 3], "int32"),
+        "temperature": np.array([1, 2], "float32"),
+        "seed": np.array([1, 1], "int32"),
+    },
+}
+# How an error of a request may begin.
+CLEAR = re.compile(r"assertion failed: \[`(\w+)` (must|is not that)")
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_each_input_is_checked(name, ask, begun):
+    inputs = {**RIGHT[name], **(begun if name.startswith("step") else {})}
+    ask(name, **inputs)
+    for key, value in inputs.items():
+        wrong = [value[:1]] if len(inputs) > 1 else []
+        if key != "seed" and value.dtype.kind in "if":
+            far = np.full_like(
+                value, -(10**6) if value.dtype == "int32" else np.nan
+            )
+            wrong.append(far)
+        for each in wrong:
+            with pytest.raises(tf.errors.InvalidArgumentError) as found:
+                ask(name, **{**inputs, key: each})
+            assert CLEAR.search(str(found.value)), key
 
 
 @pytest.mark.parametrize(
@@ -164,16 +196,8 @@ def test_one_clear_error_for_a_wrong_state(name, ask, begun):
     ],
 )
 def test_one_clear_error_for_what_cannot_be_written(inputs, message, ask):
-    right = {
-        "text": ["word_1", ""],
-        "length": np.array([2, 3], "int32"),
-        "top_k": np.array([2, 3], "int32"),
-        "temperature": np.array([1, 2], "float32"),
-        "seed": np.array([1, 1], "int32"),
-    }
-    ask("generate", **right)
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-        ask("generate", **{**right, **inputs})
+        ask("generate", **{**RIGHT["generate"], **inputs})
 
 
 def test_words_to_read_on(ask, begun):
@@ -264,16 +288,17 @@ def test_no_rows_are_no_error(ask):
         assert {len(value) for value in found.values()} == {0}
 
 
-def test_requests_at_random_are_answered_or_refused(signatures):
-    assert run(Requests(signatures, 30), 200) > 40
-
-
-def test_eight_threads_are_as_one(signatures):
-    requests = Requests(signatures, 30, seed=1)
-    several = [requests.one() for _ in range(48)]
-    expected = [requests.ask(*one) for one in several]
+def test_eight_threads_are_as_one(ask, begun, random):
+    requests = [("generate", RIGHT["generate"])]
+    for _ in range(16):
+        ids = {"token_ids": random.integers(30, size=(2, 5)).astype("int32")}
+        longer = {**ids, "length": np.array([5, 3], "int32")}
+        requests.append(("serving_default", ids))
+        requests.append(("score_ids", longer))
+        requests.append(("step", {**longer, **begun}))
+    expected = [ask(name, **inputs) for name, inputs in requests]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda one: requests.ask(*one), several * 2))
+        found = list(pool.map(lambda one: ask(one[0], **one[1]), requests * 2))
     for one, two in zip(found, expected * 2, strict=True):
         assert one.keys() == two.keys()
         for name in one:

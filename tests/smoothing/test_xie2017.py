@@ -120,38 +120,21 @@ def assert_equal_items(found, expected):
         keras.tree.map_structure(np.testing.assert_array_equal, one, other)
 
 
-@pytest.mark.parametrize("kind", ["streams", "documents", "sentences"])
-def test_an_epoch_begun_anywhere(kind):
-    tokens = text(length=900)
-
+def test_an_epoch_begun_anywhere():
     def make(seed=1):
-        if kind == "sentences":
-            batches = SentenceBatches(tokens, 4, shuffle=True)
-        elif kind == "documents":
-            starts = np.arange(0, 900, 60)
-            batches = Batches(tokens, 4, 7, starts, shuffle=True)
-        else:
-            batches = Batches(tokens, 4, 7)
+        starts = np.arange(0, 900, 60)
+        batches = Batches(text(length=900), 4, 7, starts, shuffle=True)
         return noised("kneser_ney", 1.0, batches, seed)
 
-    whole = make()
+    whole, later, resumed = make(), make(), make()
     first = items(whole)
     assert_equal_items(items(whole), first)
-    for other in (make(2), make()):
-        other.start_at(1 if other.seed == 1 else 0)
-        assert any(
-            np.any(a[1] != b[1])
-            for a, b in zip(items(other), first)
-            if a[1].shape == b[1].shape
-        )
-    resumed = make()
+    later.start_at(1)
+    for other in (items(make(2)), items(later)):
+        assert any(np.any(a[1] != b[1]) for a, b in zip(other, first))
     resumed.start_at(0, 3)
     assert_equal_items(items(resumed), first[3:])
-    whole.start_at(2)
-    resumed.start_at(2, 5)
-    assert_equal_items(items(resumed), items(whole)[5:])
     # What is not noise is left as it was.
-    whole.start_at(0)
     for noisy, plain in zip(first, items(whole.batches)):
         np.testing.assert_array_equal(noisy[0]["reset"], plain[0]["reset"])
         np.testing.assert_array_equal(noisy[2], plain[2])
