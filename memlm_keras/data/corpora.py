@@ -137,7 +137,7 @@ def load(
     and every sentence found by `syntok` ends with an end-of-sentence token
     instead, as in Salton et al. (2017). syntok 1.4.4 finds 82,309, 8,599 and
     9,996 sentences with 2,134,219, 222,485 and 251,207 tokens. The vocabulary
-    stays the same, but perplexities of the two forms cannot be compared.
+    stays the same, but perplexities by line and by sentence are not comparable.
 
     Args:
         data_dir: Folder with the files, its parent if it has the name of the

@@ -88,7 +88,7 @@ def load_pairs(
 
     Raises:
         ValueError: `name` or a label is unknown, a file is damaged, or a
-            sentence is empty. The message names the line.
+            sentence is empty. Error messages name the line.
         FileNotFoundError: A file does not exist, or `"sick"` has no `data_dir`.
         OSError: The download failed.
 
@@ -304,7 +304,7 @@ def read_snli(path):
     Raises:
         FileNotFoundError: The file does not exist.
         ValueError: The file is not UTF-8 or has no pair, a label is missing or
-            unknown, or a sentence is empty. The message names the line.
+            unknown, or a sentence is empty. Error messages name the line.
 
     Example:
 

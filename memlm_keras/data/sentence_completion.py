@@ -35,8 +35,8 @@ def completion_questions(questions, answers, lowercase=True, tokenize="syntok"):
       `1a) You are [crying] alone.` to `1e) ...`, and the correct line for each
       question. Questions are numbered consecutively.
     * `Holmes.lm_format.questions.txt` and `...answers.txt`: the sentences
-      `<s> You are crying alone </s>`, without the final stop. The blank is
-      where the five sentences differ.
+      `<s> You are crying alone </s>`, without the final stop. The five
+      sentences of a question differ at the blank.
 
     The first line determines the format. For models trained on the text from
     `prepare_novels`, use the same `lowercase` and `tokenize`, and the machine

@@ -263,7 +263,7 @@ class SubwordVocabulary(Vocabulary):
         Args:
             sentencepiece: `None`, or path of the SentencePiece model that
                 splits text into these tokens. The ids in the model are ignored.
-            unknown, end_of_sentence, unit: As for the class.
+            unknown, end_of_sentence, unit: See the class.
 
         Raises:
             FileNotFoundError: The file does not exist.

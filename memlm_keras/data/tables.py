@@ -135,7 +135,7 @@ def read_rows(lines, suffix, fields=None, optional=(), whole=True):
         whole: Whether every row must have all cells.
 
     Raises:
-        ValueError: A line is damaged, or a column missing.
+        ValueError: A line is damaged, or a column is missing.
     """
     fields = fields or {}
     if suffix == ".jsonl":

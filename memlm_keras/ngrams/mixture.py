@@ -30,7 +30,7 @@ class UnigramCache(Scorer):
         decay: Float in (0, 1] that multiplies the weights of cached tokens at
             each step (Clarkson and Robinson, 1997).
         documents: Boolean, whether each document begins with an empty cache.
-            If true, texts must be `memlm_keras.data.Split`s with documents.
+            `documents=True` needs `memlm_keras.data.Split`s with documents.
 
     Raises:
         ValueError: An argument is invalid.

@@ -362,7 +362,7 @@ def _as_float32(model):
 
 
 def _require_recogniser(vocabulary, contract, tokens):
-    """Raises `ValueError` unless the ids are a speech recognizer's."""
+    """Raises `ValueError` unless the vocabulary has a recognizer's ids."""
     if contract is None:
         raise ValueError(
             f"`tokens` needs a `contract`. Received: tokens={tokens!r} and "

@@ -104,8 +104,8 @@ class MemlmForCausalLM(
 ):
     """A language model of this package as a `transformers` model.
 
-    `wrap` makes it. Both models share parameters and dtypes, so training one of
-    them trains both.
+    `wrap` makes it. The wrapper and the wrapped model share parameters and
+    dtypes, so training one of them trains both.
 
     Args:
         config: `MemlmConfig`.
@@ -133,8 +133,8 @@ class MemlmForCausalLM(
         vocab_size)`, zero at padding, `loss` and `cache`.
 
     Raises:
-        ValueError: for an id above `vocab_size` or below 0, unless it is
-            padding by `attention_mask`.
+        ValueError: for an id above `vocab_size` or below 0, unless
+            `attention_mask` marks padding.
     """
 
     config_class = MemlmConfig
