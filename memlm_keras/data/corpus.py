@@ -34,7 +34,7 @@ _UNSPACED = re.compile(
     "\U00020000-\U0003ffff]"
 )
 _LONG_WORDS = 6
-# Punctuation is split off if it ends more than this share of the words.
+# Punctuation is split off if a larger share of words ends with it.
 _PUNCTUATION, _ATTACHED = re.compile(r"\w[.,;:!?]$"), 0.02
 _LINES_LOOKED_AT = 1000
 
@@ -498,10 +498,10 @@ def load_documents(
     until it has its share of all tokens, then to test in the same way; the rest
     is training text. Each split keeps the order of the text.
 
-    Numbers become one word. The vocabulary consists of the most frequent words
-    in the training documents; other words are unknown. The paper's splits have
+    All numbers become one word. The vocabulary has the most frequent words of
+    the training documents; other words are unknown. The paper's splits have
     about 22.5, 1.2 and 1.2 million words; its parameter counts fit a vocabulary
-    of 77,003, including special tokens. The paper states no tokenizer or seed.
+    of 77,003 with special tokens. The paper states no tokenizer or seed.
 
     Args:
         path: Path of a folder in which every `.txt` file is one document, or

@@ -82,7 +82,7 @@ def decode(data, name):
                 f"line {line} has the byte 0x{data[place]:02x}, which is not "
                 f"{error.encoding}"
             )
-            # If the bytes before are valid UTF-8, the file is damaged UTF-8.
+            # If valid UTF-8 precedes the error, the file is damaged UTF-8.
             if marked or not data[:place].isascii():
                 raise ValueError(f"{reason}. Save it as UTF-8") from None
             try:

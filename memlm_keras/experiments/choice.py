@@ -32,7 +32,7 @@ _BATCH_SIZE = {5: 60_000, 20: _ANY}
 # rate falls linearly from `_FALLING_RATE`, and it samples `_NUM_SAMPLED` words.
 _EPOCHS, _FEW = {40: 100_000, 20: 300_000, 7: _ANY}, 7
 _FALLING_RATE, _NUM_SAMPLED = 0.005, 2000
-# Sizes of the smallest preset for numbers of tokens in this range.
+# Sizes of the smallest preset if the number of tokens is in this range.
 _PROJECTED, _PROJECTS = {"units": 248, "embedding_dim": 200}, (300_000, 10**6)
 # For longer texts, `memlm/medium` is better but needs a GPU.
 _LONG = 500_000
@@ -83,7 +83,7 @@ def choose_preset(dataset, preset=None, **given):
     """Chooses a preset and options for a text, or options for a given preset.
 
     Without `preset`, chooses the tokenizer, and the preset `memlm/...` for the
-    text's size. A paper's preset gets the size and rates of `memlm/...`.
+    text's size. A paper's preset gets the size and rates of a `memlm/` preset.
 
     Args:
         dataset: string, as for `Experiment`.

@@ -40,7 +40,7 @@ def compare(experiment, model, asked, verbose, before):
     cached = memlm.ngrams.with_cache(counted, corpus.validation, verbose=0)
 
     def scores(split):
-        """Returns targets and their log-probabilities by both models."""
+        """Returns the targets and the two models' log-probabilities."""
         batches = evaluation_batches(experiment, model, split)
         found, weights = experiment.scores(model, split, verbose)
         by_counts, _ = cached.score_batches(batches)
@@ -97,7 +97,7 @@ def warn_if_little_is_learned(
 ):
     """Prints advice if the test perplexity is hardly below the unigram model's.
 
-    If `compared`, `describe` prints the advice about epochs."""
+    If `compared`, the advice about epochs is left to `describe`."""
     corpus = experiment.corpus
     if not can_be_counted(corpus):
         return

@@ -62,7 +62,7 @@ class RunFolder:
     | `model.keras` | the model of the best epoch, with its vocabulary |
     | `results.json` | measurements, their date, versions and hardware |
 
-    It may also have pictures. Each file is written atomically.
+    A run folder may also contain pictures. Each file is written atomically.
 
     Args:
         path: path of the folder, which may not exist yet.

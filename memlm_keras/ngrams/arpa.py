@@ -343,7 +343,7 @@ def write_arpa(model, path, vocabulary, verbose=1):
 
 
 def _names(vocabulary, sentence_boundaries):
-    """Returns the word that the file has for each id, except for `<s>`."""
+    """Returns the word to write for each id; `<s>` is handled separately."""
     names = list(vocabulary.tokens)
     reserved = {BEGIN, END, UNKNOWN}
     names[vocabulary.unknown_id] = UNKNOWN
