@@ -58,7 +58,7 @@ SETTINGS = {
     ),
     # The setting of runs made before "mode" became the default.
     "kong2019_little_text_sampled": Setting(
-        "The same, other words by samples",
+        "The same, with `--other_words=sample`",
         "ptb",
         {**_KONG_SMALL, "other_words": "sample"},
         "small",
@@ -119,7 +119,7 @@ SETTINGS = {
     "salton2017": Setting("Penn Treebank, as published", "ptb", {}),
     "tran2016": Setting(
         "Penn Treebank, d = 128 as published, until three epochs are no "
-        "better, each at half the learning rate of the one before",
+        "better; each of them halves the learning rate",
         "ptb",
         {"patience": 3},
     ),
@@ -215,13 +215,13 @@ CLAIMS = (
         "recent",
         statement="Models mainly use the most recent outputs",
         where="Figure 3",
-        seen="they do, [one seed each](daniluk2017.md#where-they-attend)",
+        seen="agrees, with [one seed](daniluk2017.md#where-they-attend)",
     ),
     _daniluk(
         "cloze",
-        statement="A memory helps with verbs and prepositions, not with others",
+        statement="A memory helps only with verbs and prepositions",
         where="Figure 2 (d)",
-        missing="needs a corpus of 120 MB, `memlm table daniluk2017/cbt`",
+        missing="needs a corpus of 120 MB (`memlm table daniluk2017/cbt`)",
     ),
     # === Tran et al. (2016) ===
     _tran(
@@ -255,16 +255,16 @@ CLAIMS = (
         "completion",
         statement="A memory block completes sentences better than an LSTM",
         where="Table 4",
-        missing="needs 522 novels and the questions, `memlm table "
-        "tran2016/completion`",
+        missing="needs 522 novels and the questions (`memlm table "
+        "tran2016/completion`)",
     ),
     _tran(
         "distance",
-        statement="The block attends most to the last words, and far away to "
-        "some dependencies",
+        statement="A memory block attends most to the last words, and also to "
+        "some distant dependencies",
         where="Figures 3 and 6",
-        seen="to the last words, yes; to dependencies, only prepositions and "
-        "determiners ([one seed](tran2016.md#where-it-attends))",
+        seen="agrees for the last words; of dependencies, only prepositions "
+        "and determiners ([one seed](tran2016.md#where-it-attends))",
     ),
     # === Salton et al. (2017) ===
     _salton(
@@ -286,13 +286,13 @@ CLAIMS = (
     _salton(
         "averages",
         statement="One attentive model is as good as an average of ten LSTMs",
-        missing="its numbers are of different protocols",
+        missing="the two numbers follow different protocols",
     ),
     _salton(
         "weights",
         statement="Weights are spread over the sentence evenly",
         where="Figures 2 and 3",
-        seen="they are, [one seed](salton2017.md#where-it-attends)",
+        seen="agrees, with [one seed](salton2017.md#where-it-attends)",
     ),
     # === Weissenborn (2016) ===
     _weissenborn(
@@ -310,9 +310,9 @@ CLAIMS = (
     ),
     _weissenborn(
         "one_key",
-        statement="An autoencoder writes all under one key",
+        statement="An autoencoder writes all values under one key",
         where="Figure 3",
-        seen="it does not, [one seed](weissenborn2016.md#auto-encoding)",
+        seen="disagrees, with [one seed](weissenborn2016.md#auto-encoding)",
     ),
     # === Kong et al. (2019) ===
     _kong(
@@ -346,9 +346,9 @@ CLAIMS = (
     ),
     _kong(
         "samples",
-        statement="Predicting by the mean is better than by samples",
+        statement="Predicting with the mean is better than with samples",
         where="Section 5.4",
-        seen="it is, by "
+        seen="agrees, with "
         "[three seeds](kong2019.md#by-the-mean-the-mode-and-20-samples)",
     ),
 )

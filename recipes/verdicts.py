@@ -159,21 +159,22 @@ def losses_of(model, folder):
 
 _INTRODUCTION = """# Claims
 
-The papers' claims that one model is better than another, with their test
-numbers and ours. Each paper's page describes its models.
+The tables test the papers' claims that one model is better than another. Each
+paper's page describes its models.
 
-* A difference is in per cent of the perplexity of the second model, or in
-  points of accuracy for pairs. It is positive if the claim is right.
-* The brackets have its 95% interval: Welch's over the seeds of both models,
-  widened by the variance over the test sentences.
-* A claim *holds* if the interval is above zero. It *does not hold* if it is
-  below half a per cent or half a point. Equal models must lie within 2%.
-* For verdicts, Holm's correction widens the intervals, so that all of them are
+* A difference is in per cent of the second model's perplexity, or in points of
+  accuracy for pairs. A positive difference agrees with the claim.
+* Brackets contain the 95% interval: Welch's interval over seeds, widened by the
+  variance over test sentences.
+* A claim *holds* if the interval is above zero, and *does not hold* if the
+  interval is below half a per cent or half a point. For a claim that models are
+  equal, the interval must be within 2%.
+* For verdicts, Holm's correction widens the intervals, so that all verdicts are
   right with a probability of 95%.
-* If a setting is not the paper's, compare its numbers only with each other.
-  *Not run*: one of the models has no run.
+* If a setting is not the paper's, do not compare our numbers with the paper's.
+  *Not run* means that one of the models has no run.
 """
-_COLUMNS = ("claim", "theirs", "ours", "difference", "verdict")
+_COLUMNS = ("claim", "published", "ours", "difference", "verdict")
 
 
 def write(path, losses, command):
@@ -253,7 +254,7 @@ def _source(claims):
         names.setdefault(source, []).append(f"`{claim.name}`")
     most = max(names, key=lambda source: len(names[source]))
     others = [f"{', '.join(n)}: {s}" for s, n in names.items() if s != most]
-    return "; ".join([f"Theirs: {most}", *others]) + "."
+    return "; ".join([f"Published numbers: {most}", *others]) + "."
 
 
 def _alone(claim):

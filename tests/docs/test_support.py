@@ -30,21 +30,23 @@ TEXT = "word_3 word_9\nword_7 word_4"
 SENTENCES = np.array([3, 4, 0, 5, 6, 0, 9, 0])
 # Notes of the page, each with matching errors or cells of formats.md.
 NOTES = {
-    "It reads whole sentences in both directions, so it has no state. "
+    "The model reads whole sentences in both directions and has no state. "
     "`fit` and `score` work.": (
         "needs a causal model",
         "cannot follow a memory that is not causal",
         "no: reads whole sentences",
     ),
-    "It has no attention.": ("Attention needs a memory that attends",),
+    "The model has no attention weights.": (
+        "Attention needs a memory that attends",
+    ),
     "The cache replaces the mixture of the model.": (),
-    "Quantize `with_fixed_matrices()`, which gives the same predictions.": (
+    "Quantize `with_fixed_matrices()`, a copy with the same predictions.": (
         "`quantize` needs a model that is not smoothed",
     ),
-    "It reads two sentences: export it as a SavedModel.": (
+    "The model reads two sentences: export it as a SavedModel.": (
         "no: reads two sentences",
     ),
-    "Autoencoders read and write in Keras only.": ("no: an autoencoder",),
+    "Autoencoders run only in Keras.": ("no: an autoencoder",),
 }
 REPLACED = list(NOTES)[2]
 # Columns of the page, by their first preset.
