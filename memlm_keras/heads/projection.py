@@ -22,7 +22,7 @@ from memlm_keras.keras_private import AutocastScope
 # blocks takes 0.95 times as long on PyTorch and 0.85 times on JAX.
 BLOCK = 11_000_000
 # Bytes of a GPU's memory for each logit in a block. On a GPU, PyTorch waits for
-# each kernel launch, so blocks are larger. At 80 GB, the three arrays of a
+# each kernel launch, so blocks are larger. With 80 GB, the three arrays of a
 # block take 1.2 GB.
 _BYTES = 800
 # A loss is computed in blocks only if it needs more than this number.

@@ -764,8 +764,8 @@ def as_dataset(model, batches, steps_per_epoch=None):
     if keras.backend.backend() != "tensorflow":
         return batches
     varies = getattr(batches, "varies_in_time", False)
-    # A user's class may define `on_epoch_end`. With `steps_per_epoch`, an epoch
-    # would begin with batches that were read in the previous epoch.
+    # A dataset would not call a user's `on_epoch_end`. With `steps_per_epoch`,
+    # an epoch would begin with batches read in the previous epoch.
     ours = type(batches).__module__.startswith("memlm_keras.data.")
     one_device = distribution.num_devices(model) == 1
     if not varies and not (ours and one_device and not steps_per_epoch):
