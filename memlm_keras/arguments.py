@@ -130,7 +130,7 @@ def require_vocabulary(model, vocabulary=None):
     if len(vocabulary) != model.vocabulary_size:
         raise ValueError(
             "`vocabulary` must be the vocabulary that the model was trained "
-            f"with, which has {model.vocabulary_size} tokens. Received: a "
+            f"with: vocabulary_size={model.vocabulary_size}. Received: a "
             f"vocabulary of {len(vocabulary)} tokens"
         )
     return vocabulary

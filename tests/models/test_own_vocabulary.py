@@ -79,7 +79,7 @@ def test_presets_take_it():
         "daniluk2017/key_value_predict", vocabulary=VOCABULARY, scale=0.02
     )
     assert model.vocabulary == VOCABULARY and model.vocabulary_size == 7
-    with pytest.raises(ValueError, match="8 tokens.*7 tokens"):
+    with pytest.raises(ValueError, match="vocabulary_size=8.*7 tokens"):
         make(vocabulary_size=8)
     with pytest.raises(ValueError, match="`vocabulary` must be a .*'the'"):
         make(vocabulary=["the"])
