@@ -6,9 +6,9 @@ verdict on each claim.
     python recipes/claims.py daniluk2017 --size=paper --jobs=2 --minutes=9
     python recipes/claims.py --finished_only --out=docs/results
 
-Arguments are papers, or claims as PAPER/CLAIM; the default is all claims.
-Repeat a command to continue interrupted runs. The last example recomputes the
-verdicts from the logs in this repository.
+Arguments are names of papers or of claims (PAPER/CLAIM); the default is all
+claims. Repeat a command to continue interrupted runs. The last example
+recomputes the verdicts from the logs in this repository.
 """
 
 import math

@@ -39,7 +39,7 @@ def make_model(vocabulary, scale):
     """Makes an LSTM with attention over its last five outputs (Eq. 16, 17)."""
 
     def uniform():
-        # Section 4.1: for all weights but the forget gate's bias, which is 1.
+        # Section 4.1; this range is not used for the forget gate's bias, 1.
         return RandomUniform(-0.1, 0.1)
 
     lstm = keras.layers.LSTM(
@@ -63,7 +63,7 @@ def make_model(vocabulary, scale):
 
 
 def train(corpus):
-    """Trains a model; returns the epoch of the best validation perplexity."""
+    """Trains and returns a model, with the weights of its best epoch."""
     keras.utils.set_random_seed(FLAGS.seed)
     model = make_model(corpus.vocabulary, FLAGS.scale)
     # Section 4.1: Adam with a rate of 0.001, gradients clipped to a norm of 5.

@@ -29,7 +29,7 @@ flags.DEFINE_string(
     "out", "saved_models/kong2019", "Folder to export to, or empty."
 )
 
-# Section 5.1: batches of 64, with a carried state. The 35 steps are our choice.
+# Section 5.1 has batches of 64 and a carried state. We chose 35 steps.
 BATCH_SIZE, STEPS = 64, 35
 # A point of the grid in Section 5.1; the paper does not state the best point.
 RATE, L2, LEARNING_RATE = 0.2, 1e-4, 0.003
@@ -74,7 +74,7 @@ def make_model(vocabulary):
 
 
 def train(corpus):
-    """Trains a model; returns the epoch of the best validation perplexity."""
+    """Trains and returns a model, with the weights of its best epoch."""
     keras.utils.set_random_seed(FLAGS.seed)
     model = make_model(corpus.vocabulary)
     # Section 2: count the words and bigrams of the training text.

@@ -31,7 +31,7 @@ from memlm_keras.experiments.options import nearest
 RESULTS, LOSSES = "results.json", "test_losses"
 # Losses are stored as integers, in units of 1/10,000 nats.
 _PARTS = 10_000
-# Significant digits of float32, the type of Keras' logs.
+# Keras' logs are float32, which has seven significant digits.
 _DIGITS = 7
 
 
@@ -99,7 +99,7 @@ def add(study, name, run):
 
 
 def keep(folder, study):
-    """Adds the run in a folder to a study; the folder's name names the run.
+    """Adds a run to a study, with the name of its folder.
 
     Args:
         folder: path of a finished run folder of `memlm train`, or of a folder

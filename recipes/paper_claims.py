@@ -29,7 +29,7 @@ class Claim:
     settings: tuple = ()  # names in `SETTINGS`
     margin: float | None = None  # largest difference of equal models
     statement: str = ""  # the claim in words, if it compares no models
-    missing: str = ""  # why the claim is not tested, and what a test needs
+    missing: str = ""  # why no test was possible, and what a test needs
     seen: str = ""  # what our models showed, if there is no verdict
     caution: str = ""  # a remark printed after the verdict
 

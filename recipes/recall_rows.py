@@ -137,7 +137,7 @@ class RecallSetting:
     rows: int = 6_000  # number of training sequences in an epoch
     epochs: int = 25  # maximum; training stops at 99% accuracy
     validation_rows: int = 640  # number of held-out sequences of a task
-    # Tasks `(pairs, length, rows)` of a mix, which ignores `pairs`.
+    # Tasks `(pairs, length, rows)` of a mix of tasks, which ignores `pairs`.
     training: tuple = ()
     test: tuple = ()
     # As in Arora et al. (2023): the same sequences in each epoch, AdamW and a
@@ -181,7 +181,7 @@ SETTINGS = {
             (32, 128, 1_000),
         ),
     ),
-    # The tasks of the figure in Zoology's README.
+    # Zoology's README shows a figure of results for these tasks.
     "zoology_mix": RecallSetting(
         vocabulary_size=8192,
         rates=_RATES,

@@ -31,7 +31,7 @@ AXES = {"mqar": "pairs", "copy": "distance", "binding": "people"}
 # Training stops at this accuracy, as in Zoology.
 _ENOUGH = 0.99
 _LEARNT = 0.9
-# A model learnt a task in part if its accuracy exceeds chance by this.
+# A model has learnt "in part" if its accuracy exceeds chance by 0.02.
 _MORE = 0.02
 _TEST_SEED = 1_000_000
 _TEST_ROWS = 3_000
@@ -209,7 +209,7 @@ def make_runs(
     forgetting,
     **others,
 ):
-    """Returns a dict from the value of the task's field in `AXES` to runs."""
+    """Returns a dict from values of the field in `AXES` to lists of runs."""
     sizes = SETTINGS[setting]
     make = {
         "mix": lambda name: recall.MQARMix(
@@ -370,14 +370,14 @@ def name_of(task, what):
     """Returns the name of a run, such as
     `small/copy-1-64-64-8/lstm-64-seed0/rate0.01-epochs25`."""
     values = dataclasses.asdict(task).values()
-    # Leave out the tasks of a mix, which the setting's name identifies.
+    # The name of the setting already identifies the tasks of a mix.
     values = [value for value in values if not isinstance(value, tuple)]
     slug = "-".join([type(task).__name__.lower(), *map(str, values)])
     shift = "-shift" * what["shift"]
     return (
         f"{what['setting']}/{slug}/"
         f"{what['row']}{shift}-{what['units']}-seed{what['seed']}/"
-        # The learning rate can depend on the number of epochs.
+        # With a schedule, learning rates depend on the number of epochs.
         f"rate{what['rate']:g}-epochs{what['most_epochs']}"
     )
 
@@ -397,7 +397,7 @@ def verdict(results):
 
 
 def lines(results):
-    """Returns a Markdown table with one row for each model, all seeds in it."""
+    """Returns a Markdown table with one row for each model."""
     by_model = {}
     for each in results:
         key = each["row"], each["shift"], each["units"]

@@ -51,7 +51,7 @@ def make_model(vocabulary):
         recurrent=[make_lstm(units), make_lstm(units)],
         memory=memlm.memory.Attentive(
             score="single",  # Equation 9
-            window=100,  # more steps than a sentence has
+            window=100,  # longer than any sentence of the text
             kernel_initializer=uniform(),
         ),
         dropout=0.5,  # of non-recurrent connections (Section 4.1)
@@ -67,7 +67,7 @@ def halve(epoch, rate):
 
 
 def train(corpus):
-    """Trains a model; returns the epoch of the best validation perplexity."""
+    """Trains and returns a model, with the weights of its best epoch."""
     keras.utils.set_random_seed(FLAGS.seed)
     model = make_model(corpus.vocabulary)
     model.compile(

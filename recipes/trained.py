@@ -4,7 +4,7 @@
 
 Trains an LSTM and a model with attention on the embedded corpus, like
 `quickstart.py`, and writes memlm/embedded_lstm and memlm/embedded_attention.
-This takes a few minutes on a CPU core.
+Training takes a few minutes on a CPU core.
 """
 
 import pathlib

@@ -32,7 +32,7 @@ def make_model(vocabulary):
     units = round(128 * FLAGS.scale)  # size of all layers (Section 4.2)
 
     def uniform():
-        # Section 4.2: for all weights but the forget gate's bias, which is 1.
+        # Section 4.2; this range is not used for the forget gate's bias, 1.
         return RandomUniform(-0.05, 0.05)
 
     lstm = keras.layers.LSTM(
@@ -57,7 +57,7 @@ def make_model(vocabulary):
 
 
 def train(corpus):
-    """Trains a model; returns the epoch of the best validation perplexity."""
+    """Trains and returns a model, with the weights of its best epoch."""
     keras.utils.set_random_seed(FLAGS.seed)
     model = make_model(corpus.vocabulary)
     # Section 4.2: SGD with gradients clipped to a norm of 5.

@@ -23,7 +23,7 @@ NOT_DECIDED = "not decided"
 NOT_RUN = "not run"
 SEEN = "seen"
 
-# Significance level of an interval, and of all verdicts together.
+# Significance level of a single interval and of all verdicts together.
 _LEVEL = 0.05
 # Smaller differences count as zero. In nats per token, or share of pairs.
 _SMALLEST = 0.005
@@ -247,7 +247,7 @@ def _table(rows):
 
 
 def _source(claims):
-    """Returns a sentence that says where the paper prints its numbers."""
+    """Returns a line that says where the paper prints its numbers."""
     names = {}
     for claim in filter(lambda claim: claim.models, claims):
         source = f"{claim.metric}, {claim.text} ({claim.where})"

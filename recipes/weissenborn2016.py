@@ -33,7 +33,7 @@ flags.DEFINE_string(
 
 
 def make_model(corpus):
-    """Makes a model that reads both sentences with one cell, below a GRU."""
+    """Makes a model that reads two sentences with the same cell."""
     units = 2 * round(100 * FLAGS.scale / 2)  # Table 1
     return memlm.EntailmentClassifier(
         vocabulary=corpus.vocabulary,
@@ -54,7 +54,7 @@ def make_model(corpus):
 
 
 def train(corpus):
-    """Trains a model; returns the epoch of the best validation accuracy."""
+    """Trains and returns a model, with the weights of its best epoch."""
     keras.utils.set_random_seed(FLAGS.seed)
     model = make_model(corpus)
     # Section 5.1: batches of 50, and Adam with beta_1=0 and a rate of 0.001.
