@@ -39,7 +39,6 @@ flags.DEFINE_string("out", "claims", "Folder of claims.md and of its logs.")
 flags.DEFINE_string("run_dir", "runs", "Folder of the run folders.")
 flags.DEFINE_string("data_dir", None, "Folder with the files of the corpus.")
 flags.DEFINE_enum("backend", None, process.BACKENDS, "Keras backend.")
-flags.DEFINE_bool("traceback", False, "Show the traceback of an error.")
 
 
 def main(names):

@@ -6,10 +6,10 @@ import sys
 from absl import app
 from absl import flags
 
-from memlm_keras.experiments.options import UsageError
+from memlm_keras.experiments import options
 
 # The exit status is 2 for these errors of the user, and 1 for other errors.
-_USAGE = (flags.Error, UsageError, FileNotFoundError)
+_USAGE = (flags.Error, options.UsageError, FileNotFoundError)
 
 
 def run(main):
@@ -25,6 +25,8 @@ def call(main, typed):
 
 
 def _parse(typed):
+    if "traceback" not in flags.FLAGS:
+        flags.DEFINE_bool("traceback", False, "Show the traceback of an error.")
     try:
         return flags.FLAGS(typed)
     except flags.Error as error:
@@ -32,7 +34,7 @@ def _parse(typed):
 
 
 def _checked(main, rest):
-    if "traceback" in flags.FLAGS and flags.FLAGS.traceback:
+    if flags.FLAGS.traceback:
         return main(rest[1:])
     try:
         return main(rest[1:]) or 0
@@ -44,6 +46,5 @@ def _checked(main, rest):
 
 
 def _failed(program, error):
-    line = " ".join(str(error).split())
-    print(f"{pathlib.Path(program).name}: {line}", file=sys.stderr)
+    options.print_error(pathlib.Path(program).name, error)
     return 2 if isinstance(error, _USAGE) else 1

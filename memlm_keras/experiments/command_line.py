@@ -30,8 +30,6 @@ _STATUSES = """\
 Exit status: 0 if all is done; 1 if something failed; 2 if the command is wrong,
 such as a flag, or a file that is missing or not what it must be; 130 and 143 if
 it was interrupted (Ctrl-C, SIGTERM)."""
-# Maximum characters of an error, which may quote another process' output.
-_LONGEST = 800
 _EVERYWHERE = (
     Option(
         "backend",
@@ -246,7 +244,7 @@ def main(arguments=None):
     except (ValueError, OSError, ImportError, RuntimeError) as error:
         if "--traceback" in arguments:
             raise
-        print(f"memlm: {_one_line(error)}", file=sys.stderr)
+        options.print_error("memlm", error)
         return _status(error, arguments)
 
 
@@ -321,14 +319,6 @@ def _status(error, arguments):
         typed = itertools.chain(*map(options.split_paths, values))
         return 2 if str(error.filename) in typed else 1
     return 2 if isinstance(error, UsageError) else 1
-
-
-def _one_line(error):
-    line = " ".join(options.text_of(error).split()) or type(error).__name__
-    if len(line) > _LONGEST:
-        half = _LONGEST // 2
-        line = f"{line[:half]} ... {line[-half:]} (--traceback shows all)"
-    return line
 
 
 def _interrupted(arguments, number):

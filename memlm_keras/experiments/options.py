@@ -7,6 +7,7 @@ import difflib
 import functools
 import math
 import os
+import sys
 
 CLASSIFIER = "EntailmentClassifier"
 AUTOENCODER = "SequenceAutoencoder"
@@ -46,6 +47,15 @@ def text_of(error):
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.strerror}: {error.filename}"
     return str(error)
+
+
+def print_error(program, error):
+    """Prints an error as one line."""
+    line = " ".join(text_of(error).split()) or type(error).__name__
+    # An error may quote the output of another process.
+    if len(line) > 800:
+        line = f"{line[:400]} ... {line[-400:]} (--traceback shows all)"
+    print(f"{program}: {line}", file=sys.stderr)
 
 
 @contextlib.contextmanager
