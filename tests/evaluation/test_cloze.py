@@ -140,18 +140,6 @@ def test_wrong_questions_for_a_bidirectional_model():
         cloze_scores(make("other_end"), questions[:1], VOCABULARY)
 
 
-def test_candidates_may_differ_in_number():
-    questions = [
-        ClozeQuestion((), ("XXXXX",), "w1", ("w1", "w2")),
-        ClozeQuestion((("w3",),), ("XXXXX",), "w1", ("w1", "w2", "w3")),
-    ]
-    found = cloze_scores(make(), questions, VOCABULARY, verbose=0)
-    assert [len(scores) for scores in found] == [2, 3]
-    for question, scores in zip(questions, found):
-        expected = scored_one_by_one(make(), question)
-        np.testing.assert_allclose(scores, expected, rtol=1e-5)
-
-
 @pytest.fixture
 def shapes(monkeypatch):
     """Shapes of tokens that a model reads: up to the memory, and to the end."""

@@ -277,11 +277,6 @@ def _START():
     return {"seen": np.ones((1, V))}
 
 
-class PlacesPeek(Places):
-    def context(self, text, place):
-        return text[: place + 2]
-
-
 class PlacesLearnFirst(Places):
     def context(self, text, place):
         return text[: place + 1]
@@ -326,7 +321,6 @@ class PlacesOfRowsMeet(Places):
         (IgnoresDocuments, "resets"),
         (Fails, "causal normalised first pieces resets rows"),
         (Places, ""),
-        (PlacesPeek, "causal first"),
         (PlacesLearnFirst, "causal first"),
         (PlacesUnnormalised, "normalised"),
         (PlacesOfParts, "pieces"),

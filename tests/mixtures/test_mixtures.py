@@ -271,17 +271,6 @@ def test_pointer_log_probability_with_a_mask():
     np.testing.assert_array_equal(found[~mask], 0.0)
 
 
-def test_a_cache_without_theta_counts_words():
-    layer = NeuralCache(10, theta=0.0, weight=0.5)
-    token_ids = np.array([[1, 2, 2, 3]], "int32")
-    outputs = np.random.default_rng(0).normal(size=(1, 4, 2)).astype("float32")
-    logits = np.zeros((1, 4, V), "float32")
-    found = np.exp(arrays(layer(outputs, token_ids, logits=logits)[0]))[0, -1]
-    expected = np.full(V, 0.5 / V)
-    expected[[2, 3]] += 0.5 * np.array([2, 1]) / 3
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-
 @pytest.mark.parametrize(
     "kind, arguments",
     [

@@ -83,13 +83,6 @@ def pairs(random, count=5):
     )
 
 
-def plain(config):
-    """A configuration without the shapes that layers were built with."""
-    if isinstance(config, dict):
-        return {k: plain(v) for k, v in config.items() if k != "build_config"}
-    return config
-
-
 def alone(model, premise, hypothesis):
     """One pair without padding."""
     inputs = {

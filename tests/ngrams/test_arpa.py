@@ -169,16 +169,6 @@ ngram  2 = 3
 """
 
 
-def test_a_file_written_elsewhere(tmp_path):
-    path = tmp_path / "other.arpa"
-    path.write_text(WRITTEN_ELSEWHERE.replace("\n", "\r\n"))
-    vocabulary = Vocabulary(["a", "b"])
-    model = ngrams.read_arpa(path, vocabulary, verbose=0)
-    tokens = vocabulary.encode("b a <eos> a new")
-    expected = [-0.2, -0.1, -0.3, -0.25 - 0.75, -0.5 - 1.0]
-    np.testing.assert_allclose(model.score(tokens) / np.log(10), expected)
-
-
 @pytest.mark.parametrize(
     "old, new, message",
     [
