@@ -118,8 +118,8 @@ SETTINGS = {
     ),
     "salton2017": Setting("Penn Treebank, as published", "ptb", {}),
     "tran2016": Setting(
-        "Penn Treebank, d = 128 as published, until three epochs are no "
-        "better; each of them halves the learning rate",
+        "Penn Treebank, d = 128 as published, a patience of 3 epochs, the "
+        "learning rate halved after each epoch without improvement",
         "ptb",
         {"patience": 3},
     ),
