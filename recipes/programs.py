@@ -19,8 +19,7 @@ def run(main):
 
 
 def call(main, typed):
-    """Runs `main` with the arguments `typed`, of which the first is the
-    program; returns the exit status."""
+    """Runs `main` with command-line arguments; returns the exit status."""
     return _checked(main, _parse(typed))
 
 

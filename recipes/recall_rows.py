@@ -140,8 +140,7 @@ class RecallSetting:
     # Tasks `(pairs, length, rows)` of a mix of tasks, which ignores `pairs`.
     training: tuple = ()
     test: tuple = ()
-    # As in Arora et al. (2023): the same sequences in each epoch, AdamW and a
-    # cosine schedule.
+    # As in Arora et al. (2023): fixed sequences, AdamW and a cosine schedule.
     zoology: bool = False
 
 

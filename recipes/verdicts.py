@@ -57,8 +57,7 @@ class Difference:
     sentences: int = 2
 
     def interval(self, level=_LEVEL):
-        """Returns a confidence interval, which contains the true difference
-        with probability `1 - level`."""
+        """Returns the confidence interval with this significance level."""
         if math.isinf(self.seed_error):
             return -math.inf, math.inf
         # Combine the half-widths of Welch's interval over seeds and of an

@@ -1,6 +1,5 @@
 """Weissenborn (2016), Neural Associative Memory for Dual-Sequence Modeling:
-a classifier that decides whether a hypothesis follows from a premise, with a
-cell that also reads the premise's memory.
+does a hypothesis follow from a premise? The cell reads two memories.
 
     python recipes/weissenborn2016.py --vectors=glove.840B.300d.zip
     python recipes/weissenborn2016.py --dataset=sick --data_dir=path/to/sick
