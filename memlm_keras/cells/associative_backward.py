@@ -65,7 +65,7 @@ def _run(cell, projected, states, mask):
         inputs = (ops.transpose(projected, (1, 2, 0)),)
         if mask is not None:
             inputs = (*inputs, mask)
-        kept, (_, *memory) = _loop(
+        kept, (_, *memory) = loop(
             step, inputs, [ops.transpose(states[0]), *memory]
         )
         outputs = ops.transpose(kept[:, : cell.units], (2, 0, 1))
@@ -78,7 +78,7 @@ def _run(cell, projected, states, mask):
     return with_gradient(forward, backward)(projected, *states, *weights)
 
 
-def _loop(step, inputs, states, go_backwards=False):
+def loop(step, inputs, states, go_backwards=False):
     """Runs `step` over time; returns outputs `(T, ...)`, in order of
     computation, and the last states."""
     _, outputs, states = rnn(
@@ -176,7 +176,7 @@ def _backward(
     if source:
         begin += [ops.zeros_like(part) for part in source[0]]
     following = ops.concatenate([inputs[:1], inputs[:-1]])
-    d_projected, (_, d_hidden, *pairs) = _loop(
+    d_projected, (_, d_hidden, *pairs) = loop(
         step, following, begin, go_backwards=True
     )
     d_projected = ops.flip(d_projected, axis=0)

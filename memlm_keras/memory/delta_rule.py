@@ -8,17 +8,15 @@ Symbols in shapes: B batch, T time, k units, N heads, K key size, V value size,
 C steps in a chunk.
 """
 
-import itertools
-
 import keras
 import numpy as np
 from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.cells import complex_vectors
+from memlm_keras.cells.associative_backward import loop
 from memlm_keras.gradients import divide_by_length
 from memlm_keras.gradients import with_gradient
-from memlm_keras.keras_private import rnn
 from memlm_keras.kernels import DistinctKernels
 from memlm_keras.masking import SlidingWindow
 from memlm_keras.masking import over_valid_steps
@@ -400,7 +398,7 @@ def read_and_write(
             missing = count * chunk - time
             tensor = ops.pad(tensor, [[0, 0], [0, missing], [0, 0], [0, 0]])
         shape = (batch_size, count, chunk, heads, tensor.shape[-1])
-        return ops.transpose(ops.reshape(tensor, shape), (0, 1, 3, 2, 4))
+        return ops.transpose(ops.reshape(tensor, shape), (1, 0, 3, 2, 4))
 
     queries, keys, values, rates = map(
         in_chunks, (queries, keys, values, rates)
@@ -410,58 +408,54 @@ def read_and_write(
     order = np.arange(chunk) // writes
     left = ops.convert_to_tensor(order[:, None] >= order, "float32")
     earlier = ops.convert_to_tensor(order[:, None] > order, "float32")
-    keys_left, known, asked, of_state = keys, keys, queries, []
+    # Rates multiply only keys: XLA on a CPU sums gradients of rates slowly if
+    # they multiply matrices of pairs of steps.
+    rated = keys_left = rates * keys
+    known, asked, of_state = keys, queries, []
     if decays is not None:
         sums = ops.cumsum(in_chunks(decays), axis=-2)
         # The exponents of later writes are positive and could overflow.
         left = left * ops.exp(ops.minimum(sums - transposed(sums), 0.0))
         earlier = left * earlier
         # Scale each key by the fraction of its write left after the chunk.
-        keys_left = keys * transposed(left[..., -1:, :])
+        keys_left = rated * transposed(left[..., -1:, :])
         # Of associations before the chunk, the fraction `exp(sums)` is left.
         of_state = [ops.exp(sums)]
         known, asked = of_state[0] * keys, of_state[0] * queries
-    # Step t of a chunk adds to the value at its key
-    #     d_t = beta_t (v_t - S^T k_t - sum_{i < t} (k_i . k_t) d_i)
-    # where S are the associations before the chunk. d_t is linear in S: `added`
-    # contains the part without S, then the factor of S.
-    added = rates * ops.concatenate([values, known], axis=-1)
-    if chunk > writes:
-        products = ops.matmul(keys, transposed(keys))
-        added = solve(rates * earlier * products, added)
+    # Step t of a chunk adds `beta_t d_t` to the value at its key:
+    #     d_t = v_t - S^T k_t - sum_{i < t} beta_i (k_i . k_t) d_i
+    # where S are the associations before the chunk.
+    overlap = earlier * ops.matmul(keys, transposed(rated))
 
-    def write(before, added, keys, left=None):
-        """Returns the vectors d of a chunk, and the associations afterwards."""
-        # `ops.split` would fail in LiteRT for tensors of more than four axes.
-        size = values.shape[-1]
-        changes = added[..., :size] - ops.matmul(added[..., size:], before)
-        written = ops.matmul(transposed(keys), changes)
+    def write(changes, before, keys, left=None):
+        """Returns the associations after a chunk with the vectors d."""
         if left is not None:
             before = left[..., -1:, :] * before
-        return changes, before + written
+        return before + ops.matmul(transposed(keys), changes)
 
     if whole:
-        before = associations[:, None]
-        changes, after = write(before, added, keys_left, *of_state)
-        associations = after[:, 0]
+        before = associations[None]
+        changes = values - ops.matmul(known, before)
+        if chunk > writes:
+            changes = solve(overlap, changes)
+        associations = write(changes, before, keys_left, *of_state)[0]
     else:
-        # Keras' loop takes the number of chunks from one tensor: join inputs.
-        joined = [added, keys_left, *of_state]
-        inputs = ops.concatenate(joined, axis=-1)
-        stops = [*itertools.accumulate(part.shape[-1] for part in joined)]
+        # d_t is linear in S: `added` contains the part without S, then the
+        # factor of S, so that the equations are solved before the loop.
+        added = solve(overlap, ops.concatenate([values, known], axis=-1))
+        # `ops.split` would fail in LiteRT for tensors of more than four axes.
+        size = values.shape[-1]
+        parts = added[..., :size], added[..., size:], keys_left, *of_state
 
         def step(inputs, states):
-            parts = [inputs[..., a:b] for a, b in zip([0, *stops], stops)]
-            changes, after = write(*states, *parts)
-            return ops.concatenate([*states, changes], axis=-2), [after]
+            part, factor, *keys = inputs
+            changes = part - ops.matmul(factor, states[0])
+            return (states[0], changes), [write(changes, *states, *keys)]
 
-        _, outputs, [associations] = rnn(
-            step, inputs, [associations], input_length=inputs.shape[1]
-        )
-        before, changes = outputs[..., :-chunk, :], outputs[..., -chunk:, :]
-    overlap = left * ops.matmul(queries, transposed(keys))
+        (before, changes), [associations] = loop(step, parts, [associations])
+    overlap = left * ops.matmul(queries, transposed(rated))
     context = ops.matmul(asked, before) + ops.matmul(overlap, changes)
-    context = ops.transpose(context, (0, 1, 3, 2, 4))
+    context = ops.transpose(context, (1, 0, 3, 2, 4))
     shape = (batch_size, count * chunk, heads, values.shape[-1])
     return ops.reshape(context, shape)[:, :time], associations
 
