@@ -8,6 +8,8 @@ from memlm_keras import LanguageModel
 from memlm_keras.data import Batches
 from memlm_keras.data import recall
 from memlm_keras.memory import Attention
+from memlm_keras.models import sequence_model
+from memlm_keras.training import distribution
 
 pytestmark = pytest.mark.backend
 
@@ -121,6 +123,18 @@ def test_a_resumed_run_begins_and_ends_once(stop, epochs):
     history = model.fit(batches, epochs=3, verbose=0, callbacks=[watch])
     assert history.epoch == epochs
     assert events == ["begin", "end"]
+
+
+@pytest.mark.backend("tensorflow")
+def test_tensorflow_reads_several_batches_at_once_on_one_device(monkeypatch):
+    model, batches = make_model(), make_batches(False, segment_length=1)
+    assert len(batches) == 25 and len(batches) % sequence_model._READ_AT_ONCE
+    found = list(sequence_model.as_dataset(model, batches))
+    for batch, expected in zip(found, batches, strict=True):
+        for array, other in zip(*map(keras.tree.flatten, (batch, expected))):
+            np.testing.assert_array_equal(array, other, strict=True)
+    monkeypatch.setattr(distribution, "num_devices", lambda model: 2)
+    assert sequence_model.as_dataset(model, batches) is batches
 
 
 @pytest.mark.backend("torch")
