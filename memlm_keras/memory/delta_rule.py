@@ -408,8 +408,7 @@ def read_and_write(
     order = np.arange(chunk) // writes
     left = ops.convert_to_tensor(order[:, None] >= order, "float32")
     earlier = ops.convert_to_tensor(order[:, None] > order, "float32")
-    # Rates multiply only keys: XLA on a CPU sums gradients of rates slowly if
-    # they multiply matrices of pairs of steps.
+    # XLA on a CPU is slow if rates multiply matrices of pairs of steps.
     rated = keys_left = rates * keys
     known, asked, of_state = keys, queries, []
     if decays is not None:
@@ -440,19 +439,26 @@ def read_and_write(
             changes = solve(overlap, changes)
         associations = write(changes, before, keys_left, *of_state)[0]
     else:
-        # d_t is linear in S: `added` contains the part without S, then the
-        # factor of S, so that the equations are solved before the loop.
+        # d_t is linear in S: `added` contains a part without S and a factor.
         added = solve(overlap, ops.concatenate([values, known], axis=-1))
         # `ops.split` would fail in LiteRT for tensors of more than four axes.
         size = values.shape[-1]
-        parts = added[..., :size], added[..., size:], keys_left, *of_state
+        data = added[..., :size], added[..., size:], keys_left, *of_state
 
         def step(inputs, states):
             part, factor, *keys = inputs
             changes = part - ops.matmul(factor, states[0])
             return (states[0], changes), [write(changes, *states, *keys)]
 
-        (before, changes), [associations] = loop(step, parts, [associations])
+        # XLA copies the inputs and results of a loop.
+        if static and count <= 8:
+            results = []
+            for inputs in zip(*(ops.unstack(part, count) for part in data)):
+                result, [associations] = step(inputs, [associations])
+                results.append(result)
+            before, changes = map(ops.stack, zip(*results))
+        else:
+            (before, changes), [associations] = loop(step, data, [associations])
     overlap = left * ops.matmul(queries, transposed(rated))
     context = ops.matmul(asked, before) + ops.matmul(overlap, changes)
     context = ops.transpose(context, (1, 0, 3, 2, 4))
