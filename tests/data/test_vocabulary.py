@@ -58,7 +58,7 @@ def test_encode_and_decode():
 
 @pytest.mark.parametrize("id", [-1, 4])
 def test_decode_names_what_is_outside(id):
-    with pytest.raises(ValueError, match=rf"0 \.\. 3.*4 entries.*id {id}"):
+    with pytest.raises(ValueError, match=rf"from 0 to 3.*4 entries.*id {id}"):
         Vocabulary(["the", "cat"]).decode([0, id])
 
 
