@@ -137,7 +137,7 @@ def verdicts(tests):
 
 
 def losses_of(model, folder):
-    """Reads the `Losses` of all seeds of a `Model`, or `None` without a log."""
+    """Returns the `Losses` of all seeds of a `Model`; without a log, `None`."""
     first = model.run(0, folder)
     of_model = re.escape(first.experiment.name.removesuffix("0")) + r"\d+"
     found = [

@@ -258,7 +258,7 @@ def encode_sources(
             stacklevel=3,
         )
     entered = EnteredText(vocabulary)
-    # Characters of rare training words are known, though not in the vocabulary.
+    # Characters of rare training words do not count as unseen.
     rare = set().union(*splits["train"].counts.unknown) if built else ()
     for texts in splits.values():
         entered.marked += texts.counts.marked

@@ -52,7 +52,7 @@ class SentencePieceTokenizer:
         return self.tokenize(" ".join(tokens))
 
     def in_graph(self):
-        """Returns tensorflow_text's tokenizer, without replacements."""
+        """Returns tensorflow_text's tokenizer, which replaces no characters."""
         tensorflow_text = files.import_package(
             "tensorflow_text",
             "A SentencePiece model in a graph",

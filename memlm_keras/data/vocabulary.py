@@ -145,7 +145,7 @@ class Vocabulary:
         if not isinstance(config, dict):
             lines = text.removesuffix("\n").split("\n")
             config = {"tokens": [line.removesuffix("\r") for line in lines]}
-        # The file names the class of the vocabulary.
+        # The vocabulary's class is stored in the file.
         name = config.pop("class_name", cls.__name__)
         kinds = {kind.__name__: kind for kind in (cls, *cls.__subclasses__())}
         try:

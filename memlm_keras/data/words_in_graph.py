@@ -13,7 +13,7 @@ from memlm_keras.data.tokenizer import lower_case
 
 
 class Words:
-    """Vocabulary in a graph; saved modules must reference `resources`."""
+    """Vocabulary in a TensorFlow graph; a saved module needs `resources`."""
 
     def __init__(self, vocabulary):
         self.tokens = tf.constant(vocabulary.tokens)

@@ -93,9 +93,9 @@ def sampled_perplexity(model, batches, samples=20, seed=0, verbose=1):
 
     The result also has the perplexity from the mean log-probability (the
     paper's Section 5.4). That perplexity is far higher than `perplexity` with
-    the mean matrices. With the scheme `kneser_ney`, samples draw the target's
-    output vector separately, as in training, so probabilities do not sum to
-    one: with `other_words="mean"`, the target's probability is too high.
+    the mean matrices. With the scheme `kneser_ney`, the target's output vector
+    has its own draw, as in training, so probabilities do not sum to one. With
+    `other_words="mean"`, the target's probability is too high.
 
     With noised batches, samples differ in noise and use the mean matrices. With
     `kneser_ney`, the target of a replaced word is replaced too, as in training,

@@ -262,7 +262,7 @@ def require_counts(experiment, asked):
     corpus = experiment.corpus
     if asked.get("compare") and not can_be_counted(corpus):
         raise options.UsageError(
-            "--compare counts words, for which the end of a sentence must have "
+            "--compare needs a vocabulary in which the end of a sentence has "
             f"the id 0. Received: the id {corpus.vocabulary.end_of_sentence_id}"
             f" in the vocabulary of preset={experiment.preset_name}"
         )

@@ -44,7 +44,8 @@ class Measurement:
     # Maps each required option to its key in the results, or to `None`. The
     # user must give the first option; the preset may set the others.
     needs: dict
-    check: Callable | None = None  # (experiment, asked); raises `UsageError`
+    # Called with (experiment, asked); raises `UsageError` for wrong options.
+    check: Callable | None = None
 
     def settings(self, asked):
         """Returns the settings that identify the measurement, or `None` if it

@@ -408,7 +408,7 @@ def read_and_write(
     order = np.arange(chunk) // writes
     left = ops.convert_to_tensor(order[:, None] >= order, "float32")
     earlier = ops.convert_to_tensor(order[:, None] > order, "float32")
-    # XLA on a CPU is slow if rates multiply matrices of pairs of steps.
+    # Rates multiply keys: XLA is slower if they multiply (time, time) arrays.
     rated = keys_left = rates * keys
     known, asked, of_state = keys, queries, []
     if decays is not None:

@@ -15,7 +15,7 @@ from memlm_keras.models.backbone import compile_inference
 
 # Defaults of keras_nlp: number of words, and their cumulative probability.
 _TOP_K, _TOP_P = 5, 0.1
-# Added to logits of tokens that are not written.
+# Added to the logits of tokens that must not be generated.
 _NEVER = -1e9
 # Where a row is: within its words, at the first one, and after its end.
 _LATER, _FIRST, _ENDED = range(3)

@@ -636,7 +636,7 @@ def warn_of_short_segments(backbone, batches):
         window = getattr(layer, "window", None)
         if None in (segment, window) or window <= segment:
             continue
-        # Each segment embeds the token ids in a window, with gradients.
+        # A window of token ids is embedded again in each segment.
         holds_outputs = len(layer.initial_state(1)["window"].shape) > 2
         if holds_outputs:
             warnings.warn(

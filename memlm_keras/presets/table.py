@@ -118,8 +118,8 @@ class TableRow:
         grid: dict of lists by setting, the values that the paper tried; a run
             trains all combinations.
         same_but_for_units: label of a row that differs only in its units, or
-            `None`. A table with units chosen to match a number of parameters
-            omits this row.
+            `None`. With `--match_parameters`, both rows are the same model, so
+            the table omits this row.
     """
 
     label: str

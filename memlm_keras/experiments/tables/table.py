@@ -404,7 +404,7 @@ def _uses(row, name, value):
 
 
 def _required(measure, asked):
-    """Returns `measure`, marked as required if the flags request it."""
+    """Returns `measure`, required if the flags ask for this measure."""
     key, option = {
         "cache": ("size", "cache_size"),
         "monte_carlo": ("samples", "monte_carlo"),
