@@ -128,8 +128,8 @@ class SlidingWindow:
         return banded_products(queries, extended, self.size)
 
     def weighted_sum(self, weights, extended):
-        """Sums the positions that each step sees, `(batch, time, units)`, by
-        weights `(batch, time, size)`."""
+        """Returns `(batch, time, units)`, the weighted sums of the positions
+        that each step sees; `weights` is `(batch, time, size)`."""
         return banded_sum(weights, extended)
 
 

@@ -27,7 +27,7 @@ class Claim:
     metric: str = ""
     text: str = ""  # text on which the paper's numbers were measured
     settings: tuple = ()  # names in `SETTINGS`
-    margin: float | None = None  # largest difference of equal models
+    margin: float | None = None  # models differing less count as equal
     statement: str = ""  # the claim in words, if it compares no models
     missing: str = ""  # why no test was possible, and what a test needs
     seen: str = ""  # what our models showed, if there is no verdict

@@ -38,7 +38,7 @@ def make_model(corpus):
         vocabulary=corpus.vocabulary,
         labels=corpus.labels,
         embedding_dim=300,  # as GloVe
-        # As large as GloVe's vectors; keys of small vectors retrieve nothing.
+        # About the norm of GloVe; keys of short vectors retrieve little.
         embeddings_initializer=keras.initializers.RandomUniform(-0.5, 0.5),
         # Section 5.1: eight copies; one key reads both memories.
         recurrent=memlm.cells.DualAssociativeGRUCell(

@@ -42,8 +42,8 @@ def encode(key, value):
 
 
 def normalize(vector, key="bound"):
-    """Divides each number of a pair `(..., H / 2)` by its modulus, or by
-    `KEYS[key][0]` if larger; Weissenborn (2016), Equations 9 and 10."""
+    """Divides each complex number by its modulus, or by the minimum
+    `KEYS[key][0]` if that is larger; Weissenborn (2016), Equations 9, 10."""
     return divide_by_length(vector, KEYS[key])
 
 

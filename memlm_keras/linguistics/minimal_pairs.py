@@ -481,8 +481,8 @@ def read_minimal_pairs(path):
               are good and bad sentences. In `.tsv`, quotation marks are text.
 
             The required fields are `sentence_good` and `sentence_bad`, or
-            `good` and `bad`, or `grammatical` and `ungrammatical`. A missing
-            `UID` becomes the field `paradigm`, or the name of the file.
+            `good` and `bad`, or `grammatical` and `ungrammatical`. Without
+            `UID`, the field `paradigm` or the file's name is used.
 
     Returns:
         List of dicts.

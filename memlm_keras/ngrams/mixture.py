@@ -213,8 +213,8 @@ def mixture_weights(scores):
         weights_k <- mean_t weights_k p_k(t) / sum_j weights_j p_j(t)
 
     until the mean log-probability is within 1e-9 nats of its maximum. Because
-    the log-probability is concave, the largest relative increase of a weight
-    bounds the distance to the maximum.
+    the log-probability is concave, its distance to the maximum is at most the
+    largest relative increase of a weight in one update.
 
     Args:
         scores: Floats `(models, tokens)`, the natural-log probability of each
