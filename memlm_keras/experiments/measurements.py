@@ -44,8 +44,7 @@ class Measurement:
     # Maps each required option to its key in the results, or to `None`. The
     # user must give the first option; the preset may set the others.
     needs: dict
-    # Called with (experiment, asked); raises `UsageError` for wrong options.
-    check: Callable | None = None
+    check: Callable | None = None  # of (experiment, options); may raise
 
     def settings(self, asked):
         """Returns the settings that identify the measurement, or `None` if it
