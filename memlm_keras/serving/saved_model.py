@@ -181,7 +181,7 @@ class LanguageModelSignatures:
         }
 
     def initial_state(self, rows):
-        """Returns the state before the first token of a batch."""
+        """Returns the state before the first token; `rows` is `(B,)`."""
         rows = require_inputs(Input("rows", rows))["rows"]
         state = self.model.initial_state(tf.shape(rows)[0])
         return self.state.to_request(state)
