@@ -307,22 +307,14 @@ def find(name):
 
 def _nearest(name, known):
     """Returns a sentence with the most similar name of a preset, or `""`."""
-    paper, _, row = name.rpartition("/")
-    # Search this paper's rows first, then all full names and row names.
     spellings = {
-        key: f"{paper}/{key}"
-        for key in (known[paper].rows if paper in known else ())
+        spelling: f"{paper.name}/{key}"
+        for paper in reversed(known.values())
+        for key in reversed(paper.rows)
+        for spelling in (key, f"{paper.name}/{key}")
     }
-    matches = difflib.get_close_matches(row, spellings, n=1)
-    if not matches:
-        spellings = {
-            spelling: f"{paper.name}/{key}"
-            for paper in reversed(known.values())
-            for key in reversed(paper.rows)
-            for spelling in (key, f"{paper.name}/{key}")
-        }
-        spellings |= {key: key for key in [*trained.SOURCES, *trained.names()]}
-        matches = difflib.get_close_matches(name, spellings, n=1)
+    spellings |= {key: key for key in [*trained.SOURCES, *trained.names()]}
+    matches = difflib.get_close_matches(name, spellings, n=1)
     return f" The nearest is {spellings[matches[0]]!r}." if matches else ""
 
 

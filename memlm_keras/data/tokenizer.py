@@ -1,6 +1,7 @@
 """Splits text into tokens and tokens into sentences; `words_in_graph.py` has
 the same tokenizers in a TensorFlow graph."""
 
+import dataclasses
 import functools
 import importlib.metadata
 import re
@@ -26,6 +27,7 @@ _CODE_POINTS = 0x110000
 SPACE_CLASS = 255
 
 
+@dataclasses.dataclass(unsafe_hash=True)
 class Tokenizer:
     """Splits texts into tokens and normalizes case and numbers.
 
@@ -55,16 +57,20 @@ class Tokenizer:
     ['she', 'paid', 'N', 'francs', ',', 'once', '.']
     """
 
-    def __init__(self, split="white_space", lowercase=False, numbers=None):
-        require_one_of("split", split, SPLITS)
-        if numbers is not None and not (isinstance(numbers, str) and numbers):
+    split: str = "white_space"
+    lowercase: bool = False
+    numbers: str | None = None
+
+    def __post_init__(self):
+        require_one_of("split", self.split, SPLITS)
+        self.lowercase = bool(self.lowercase)
+        if self.numbers is not None and (
+            not isinstance(self.numbers, str) or not self.numbers
+        ):
             raise ValueError(
                 "`numbers` must be None or a token, a non-empty string. "
-                f"Received: numbers={numbers!r}"
+                f"Received: numbers={self.numbers!r}"
             )
-        self.split = split
-        self.lowercase = bool(lowercase)
-        self.numbers = numbers
 
     def tokenize(self, text):
         """Splits a text into tokens."""
@@ -88,27 +94,11 @@ class Tokenizer:
         return list(tokens)
 
     def get_config(self):
-        return {
-            "split": self.split,
-            "lowercase": self.lowercase,
-            "numbers": self.numbers,
-        }
+        return dataclasses.asdict(self)
 
     @classmethod
     def from_config(cls, config):
         return cls(**config)
-
-    def __eq__(self, other):
-        if not isinstance(other, Tokenizer):
-            return NotImplemented
-        return self.get_config() == other.get_config()
-
-    def __hash__(self):
-        return hash(tuple(self.get_config().values()))
-
-    def __repr__(self):
-        arguments = (f"{k}={v!r}" for k, v in self.get_config().items())
-        return f"Tokenizer({', '.join(arguments)})"
 
 
 @functools.cache

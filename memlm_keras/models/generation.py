@@ -47,11 +47,8 @@ def generate(
             f"than the prompt's {max(lengths)} tokens. Received: "
             f"max_length={max_length}"
         )
-    tokens = np.zeros((len(rows), max_length), "int32")
-    fixed = np.zeros((len(rows), max_length), "bool")
-    for index, row in enumerate(rows):
-        tokens[index, : len(row)] = row
-        fixed[index, : len(row)] = True
+    tokens = keras.utils.pad_sequences(rows, max_length, padding="post")
+    fixed = np.arange(max_length) < np.array(lengths)[:, None]
     size = model.vocabulary_size
     tokens = require_token_ids("prompt", tokens, size)
     by_default = stop_token_ids is None and vocabulary is not None

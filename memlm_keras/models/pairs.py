@@ -136,11 +136,8 @@ def padded(name, rows):
             f"`{name}` must hold sentences of at least one token each, strings "
             f"or 1-D arrays of ids. Received: {name}={rows!r}"
         )
-    lengths = np.array([len(row) for row in rows], "int32")
-    ids = np.zeros((len(rows), lengths.max()), "int64")
-    for index, row in enumerate(rows):
-        ids[index, : len(row)] = row
-    return ids, lengths
+    ids = keras.utils.pad_sequences(rows, dtype="int64", padding="post")
+    return ids, np.array([len(row) for row in rows], "int32")
 
 
 def require_conditioning(conditioning, source, target):

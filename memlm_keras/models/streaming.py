@@ -195,10 +195,12 @@ class StreamingModel(keras.Model):
         lengths = [len(row) for row in rows]
         # NumPy converts an empty list to an array of floats.
         types = [row.dtype for row in rows if len(row)]
-        shape = (len(rows), max(lengths, default=0) or 1)
-        tokens = np.zeros(shape, np.result_type("int32", *types))
-        for padded, ids in zip(tokens, rows):
-            padded[: len(ids)] = ids
+        tokens = keras.utils.pad_sequences(
+            rows,
+            max(lengths, default=0) or 1,
+            np.result_type("int32", *types),
+            padding="post",
+        )
         tokens = require_token_ids("rows", tokens, self.vocabulary_size)
         if any(lengths):
             require_streaming("`read`", self)

@@ -10,6 +10,7 @@ import numpy as np
 
 from memlm_keras.data import Vocabulary
 from memlm_keras.data.text_store import read_text
+from memlm_keras.files import import_package
 from memlm_keras.files import reading
 
 _ENDS = {"encoder.weight", "decoder.weight", "decoder.bias"}
@@ -153,13 +154,7 @@ def _read_weights(path):
 
 
 def _load(path):
-    try:
-        import torch
-    except ImportError as error:
-        raise ImportError(
-            "Loading a PyTorch checkpoint needs PyTorch. Install it with `pip "
-            "install torch`; models may run on any backend."
-        ) from error
+    torch = import_package("torch", f"The PyTorch checkpoint {path}")
     try:
         try:
             return torch.load(path, map_location="cpu", weights_only=True)

@@ -470,6 +470,4 @@ def _as_text(array):
     if array.dtype != object:
         return array
     flat = [item.decode(errors="replace") for item in array.ravel()]
-    text = np.empty(array.shape, object)
-    text.ravel()[:] = flat
-    return text
+    return np.array(flat, object).reshape(array.shape)

@@ -543,13 +543,10 @@ def _write_card(functions, requests, facts, folder):
     (folder / "requests").mkdir()
     written = []
     for name, request in requests.items():
-        columns = {
-            key: [v.decode() if isinstance(v, bytes) else v for v in rows]
-            for key, rows in (
-                (k, v.numpy().tolist()) for k, v in request.items()
-            )
-        }
-        body = json.dumps({"signature_name": name, "inputs": columns})
+        columns = {k: v.numpy().tolist() for k, v in request.items()}
+        body = {"signature_name": name, "inputs": columns}
+        # `json` cannot write the bytes of texts.
+        body = json.dumps(body, default=bytes.decode)
         if len(body) <= _LARGEST_EXAMPLE:
             (folder / "requests" / f"{name}.json").write_text(body + "\n")
             written.append(name)
