@@ -39,8 +39,7 @@ def require_one_of(name, value, choices):
 
 
 def require_instance(name, value, cls, what):
-    """Raises `ValueError` unless `value` is an instance of `cls`, which `what`
-    describes."""
+    """Raises `ValueError` unless `value` is a `cls`, which `what` describes."""
     if not isinstance(value, cls):
         raise ValueError(f"`{name}` must be {what}. Received: {name}={value!r}")
 
@@ -137,8 +136,7 @@ def require_vocabulary(model, vocabulary=None):
 
 
 def require_streaming(what, model):
-    """Raises `ValueError` unless `model` is causal; `what` is the operation
-    that needs a causal model."""
+    """Raises `ValueError` unless `model` is causal, which `what` needs."""
     if not model.causal:
         raise ValueError(
             f"{what} needs a causal model. Received: a model with a "
@@ -183,10 +181,8 @@ def serialize(value):
 
 
 class Configured:
-    """Mix-in for layers whose `get_config` returns constructor arguments.
-
-    Each constructor argument must also be an attribute of the layer.
-    """
+    """Mix-in for layers whose `get_config` returns constructor arguments, each
+    of which is also an attribute of the layer."""
 
     def get_config(self):
         names = constructor_arguments(type(self))
@@ -194,8 +190,7 @@ class Configured:
 
 
 def constructor_arguments(cls):
-    """Returns the arguments of a class's constructor, except arguments that
-    Keras defines."""
+    """Returns a constructor's arguments, except those that Keras defines."""
     names = {}
     for base in reversed(cls.__mro__):
         if base.__module__.startswith("memlm_keras.") and "__init__" in vars(

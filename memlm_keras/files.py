@@ -320,8 +320,7 @@ def _require_types(values, types):
 
 
 def load_model(path, what="model", remedy="Put an intact copy in its place."):
-    """Loads a `.keras` file without compiling; raises `ValueError` if that
-    fails."""
+    """Loads a `.keras` file without compiling, or raises `ValueError`."""
     import keras
 
     with reading(path, what, remedy), zipfile.ZipFile(path) as archive:
@@ -403,10 +402,9 @@ def reading(path, what, remedy):
 
 @contextlib.contextmanager
 def open_lines(path):
-    """Opens a text file for reading bytes, and skips a byte order mark.
-
-    Decompresses gzip files, and zip archives with one file. Yields the file,
-    and a function that returns the fraction of the file that was read."""
+    """Opens a text file, plain or compressed by gzip or zip, for reading bytes;
+    yields the file without a byte order mark, and a function that returns the
+    fraction of the file that was read."""
     with contextlib.ExitStack() as stack:
         raw = file = stack.enter_context(open(path, "rb"))
         size = os.fstat(raw.fileno()).st_size

@@ -236,8 +236,7 @@ def public_sources(name, data_dir=None, cache_dir=None, verify=True, **reading):
 
 
 def public_files(name, files, data_dir=None, cache_dir=None):
-    """Finds files of a public corpus in `data_dir`, or downloads them by
-    default; returns their paths."""
+    """Finds a corpus' files in `data_dir`, or downloads them; returns paths."""
     public = _PUBLIC[name]
     if data_dir is None:
         archive = cache_folder(cache_dir) / "downloads" / name

@@ -199,8 +199,7 @@ class Corpus:
 
 
 def split_of(corpus, split):
-    """Returns the split with the name `split`; other values are returned
-    unchanged."""
+    """Returns the split named `split`, or `split` itself if it is no string."""
     if not isinstance(split, str):
         return split
     if split not in SPLITS:
@@ -323,8 +322,7 @@ def cache_folder(cache_dir=None):
 
 
 def name_of(path):
-    """Names a corpus after its training file, or after its folder if the file
-    is named `train`."""
+    """Names a corpus after its training file, or the folder of `train`."""
     return path.parent.resolve().name if path.stem == "train" else path.stem
 
 

@@ -326,8 +326,7 @@ class ResultTable:
 
 
 def table_text(columns):
-    """Returns a dict of columns as tab-separated text with a header; NaN
-    becomes an empty cell."""
+    """Returns columns as tab-separated text; NaN becomes an empty cell."""
     columns = {
         name: ["" if np.isnan(value) else f"{value:.6f}" for value in values]
         if getattr(values, "dtype", None) == "float64"

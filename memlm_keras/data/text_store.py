@@ -224,9 +224,7 @@ def files_identity(files):
 def read_documents(paths, document_start=None, part=1, parts=1):
     """Iterates over `(name, lines)` for each document in files and in folders
     of `.txt` files, or only for part number `part` of `parts` equal parts.
-
-    Each file is a document, named by its path. With `document_start`, each
-    matching line begins a document, and document names end with numbers."""
+    With `document_start`, names of documents end with numbers."""
     sources = [
         TextSource(file, document_start=document_start)
         for path in paths
@@ -396,8 +394,7 @@ class Split:
 
 
 def stored_split(source, vocabulary, cache_dir, name):
-    """Encodes a source, or reads it from the cache; returns a memory-mapped
-    `Split`."""
+    """Encodes a source, or reads the cache; returns a memory-mapped `Split`."""
     key = fingerprint(source.identity(), vocabulary.get_config())
 
     def make(folder):
@@ -455,8 +452,7 @@ def _write(source, vocabulary, folder):
 
 
 def stored_document_lengths(source, tokenizer, cache_dir, name):
-    """Returns the number of tokens in each document, int64, including
-    end-of-sentence tokens; cached."""
+    """Counts the tokens in each document, with ends of sentences; cached."""
     key = fingerprint(source.identity(), tokenizer)
 
     def make(folder):

@@ -17,8 +17,7 @@ Z_95 = statistics.NormalDist().inv_cdf(0.975)
 
 
 def wilson_interval(correct, number):
-    """Computes the 95% interval (Wilson, 1927) for the proportion `correct /
-    number`; returns two floats."""
+    """Returns the 95% interval (Wilson, 1927) of `correct / number`."""
     # Importing scipy.stats takes half a second.
     from scipy import stats
 

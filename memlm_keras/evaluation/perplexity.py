@@ -114,8 +114,7 @@ def _exp(nats):
 
 
 def lowest(perplexities):
-    """Returns the index of the lowest perplexity; raises `ValueError` if none
-    is finite."""
+    """Returns the index of the lowest finite perplexity, or raises an error."""
     finite = np.where(np.isfinite(perplexities), perplexities, np.inf)
     if np.isinf(finite).all():
         raise ValueError(

@@ -31,8 +31,7 @@ def pack_named(prefix, values):
 
 
 def unpack_named(state, prefix):
-    """Returns the values whose names have a prefix, under names without the
-    prefix; `state` may be `None`."""
+    """Returns values under names without a prefix; `state` may be `None`."""
     if state is None:
         return None
     return {
@@ -204,8 +203,7 @@ class Backbone:
     def _mix(
         self, outputs, token_ids, logits, state, training=False, positions=None
     ):
-        """Calls the mixture; returns log-probabilities, state, weights and
-        copies."""
+        """Calls the mixture: log-probabilities, state, weights and copies."""
         if self.mixture is None:
             return None, {}, None, None
         mixed, mixture_state, weights, copies = self.mixture(

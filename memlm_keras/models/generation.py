@@ -200,8 +200,7 @@ class Sampling:
 
 
 def beam_sampler(user, **arguments):
-    """Returns keras_nlp's `BeamSampler`; if keras_nlp is missing, raises an
-    `ImportError` that names `user`."""
+    """Returns a `BeamSampler` of keras_nlp, which `user` needs."""
     keras_nlp = files.import_package("keras_nlp", user, "keras-nlp")
     return keras_nlp.samplers.BeamSampler(**arguments)
 

@@ -318,8 +318,7 @@ class LanguageModel(StreamingModel, SequenceModel):
 
     @property
     def non_trainable_variables(self):
-        """Keras' non-trainable variables, and the state's variables in an
-        evaluation."""
+        """Keras' non-trainable variables, and those of a running evaluation."""
         variables = super().non_trainable_variables
         carried = self.__dict__.get("_carried")
         if carried is None:
@@ -347,10 +346,9 @@ class LanguageModel(StreamingModel, SequenceModel):
     def compiles_best(self):
         """Returns whether XLA should compile training by default.
 
-        XLA helps small layers on TensorFlow without a GPU, but cannot guarantee
-        deterministic operations. With XLA, operations have less overhead, but
-        matrix products are slower: a training step takes 0.7 to 0.9 times as
-        long with 100 units, 1.5 with 600, and 1.2 with 100 in bfloat16.
+        On TensorFlow without a GPU, a training step with XLA takes 0.7 to 0.9
+        times as long with 100 units, 1.5 with 600, and 1.2 with 100 in
+        bfloat16. XLA cannot guarantee deterministic operations.
         """
         units = [
             shape[-1]

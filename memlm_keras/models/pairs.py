@@ -179,8 +179,7 @@ def _memory_of(cell):
 
 
 def starting_states(conditioning, states, reader):
-    """Returns initial states for the target's `reader` from the source's
-    final states; `None` to start from zeros."""
+    """Returns the target's initial states; `None` to start from zeros."""
     if conditioning is None:
         return None
     if conditioning == "source":

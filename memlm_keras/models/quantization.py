@@ -63,8 +63,8 @@ def quantize(model, mode, config, filters, verbose, **kwargs):
     if verbose:
         total = ("all", "", "", sum(before.values()), sum(after.values()))
         rows = [("layer", "kind", "what", "bytes before", "bytes after")]
-        rows += [(*row[:3], *map("{:,}".format, row[3:])) for row in report]
-        rows.append((*total[:3], *map("{:,}".format, total[3:])))
+        for row in (*report, total):
+            rows.append((*row[:3], *map("{:,}".format, row[3:])))
         widths = [max(map(len, column)) for column in zip(*rows)]
         for row in rows:
             cells = [

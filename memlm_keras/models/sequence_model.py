@@ -692,8 +692,7 @@ def _require_ids(data, vocabulary_size):
 
 
 def _require_whole_sentences(batches, memory):
-    """Raises `ValueError` unless batches contain whole sentences, which a
-    bidirectional memory needs."""
+    """Raises `ValueError` for batches that cut the sentences of `memory`."""
     if not isinstance(batches, keras.utils.PyDataset):
         return
     name = type(memory).__name__

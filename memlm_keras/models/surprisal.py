@@ -114,8 +114,7 @@ class Surprisal(tables.ResultTable):
         )
 
     def columns(self):
-        """Returns a dict of columns by name, such as `"surprisal_bits"`, with
-        one row per word."""
+        """Returns columns by name, such as `"surprisal_bits"`, of all words."""
         return {
             "sentence": self.sentence,
             "position": self.position,

@@ -340,12 +340,9 @@ class BackoffModel(Scorer):
         return scores
 
     def _longer_ngrams(self, tokens):
-        """Yields `(table, below, contexts, ngrams)` for each order from 2.
-
-        `below` is the table one order lower. `contexts` and `ngrams`
-        `(..., time)` have a place for each token, or -1: of its context in
-        `below`, and of the n-gram that ends with the token in `table`.
-        """
+        """Yields `(table, below, contexts, ngrams)` for each order from 2: its
+        table, the table below, and for each token, `(..., time)`, the places of
+        its context in `below` and of the n-gram that ends with it, or -1."""
         ngrams = tokens = tokens.astype("int64")
         for order in range(2, self.order + 1):
             below, table = self.tables[order - 2 : order]

@@ -196,8 +196,7 @@ class Row(abc.ABC):
             random.setstate(state)
 
     def published_numbers(self):
-        """Returns the keys `published` and, for a second text,
-        `also_published`."""
+        """Returns `published` and, for a second text, `also_published`."""
         keys = ("published", "also_published")
         return {
             "published": {"corpus": None},

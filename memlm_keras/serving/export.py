@@ -344,8 +344,7 @@ def _card(model, path, options, vocabulary):
 
 
 def _as_float32(model):
-    """Converts a language model to float32; raises `ValueError` if it is
-    quantized."""
+    """Converts a language model to float32; refuses a quantized model."""
     models = models_of(model)
     for layer in (layer for one in models for layer in one.layers):
         if layer.quantization_mode is not None:

@@ -88,8 +88,7 @@ def load(path):
 
 
 class OneStep:
-    """Base class for files that read one token per row; subclasses define
-    `run`."""
+    """Base class for files that read one token; subclasses define `run`."""
 
     steps = 1
     rows = None  # number of rows, if fixed

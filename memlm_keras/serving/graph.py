@@ -75,8 +75,7 @@ def require(condition, tensors):
 
 
 def _guarded(holds, refuse, tensors):
-    """Returns copies of tensors; computing them calls `refuse()` unless the
-    scalar `holds` is true."""
+    """Returns copies of tensors; reading them calls `refuse` unless `holds`."""
 
     def stop():
         refuse()
@@ -502,8 +501,7 @@ def recurrent_layers(model):
 
 @contextlib.contextmanager
 def set_on_layers(layers, attributes):
-    """Context manager that sets the attributes `attributes(layer)` of each
-    layer."""
+    """Sets the attributes `attributes(layer)` of each layer in a context."""
     with contextlib.ExitStack() as stack:
         for layer in layers:
             for name, value in attributes(layer).items():

@@ -84,8 +84,7 @@ def convert(model, function, specification):
 
 
 class NamedState:
-    """Step with named states; returns log-probabilities and new states, named
-    `next_<name>`."""
+    """Step with named states; a new state has the name `next_<name>`."""
 
     ids = "token_ids"
     # Axis of the rows in each tensor where it is not the first axis.
@@ -440,8 +439,7 @@ def write_triton(model, vocabulary, options, path):
 
 
 def _state(specification, initial, folder):
-    """Returns the configuration for a state; writes the state's initial value
-    unless it is zero."""
+    """Returns a state's configuration; writes its initial value if not zero."""
     data = "zero_data: true"
     if initial.any():
         folder.mkdir(exist_ok=True)

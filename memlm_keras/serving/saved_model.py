@@ -333,8 +333,7 @@ class EntailmentSignatures:
         )
 
     def serving_default(self, premise, hypothesis):
-        """Classifies pairs of texts; returns most probable labels and
-        probabilities."""
+        """Classifies pairs of texts; returns labels and probabilities."""
         checked = require_inputs(
             Input("premise", premise), Input("hypothesis", hypothesis)
         )

@@ -159,8 +159,7 @@ def of_first_replica(model, batch):
 
 
 def share_of_weight(weight, targets):
-    """Returns the factor for this replica's mean loss; the factors of all
-    replicas have a mean of 1."""
+    """Returns the factor for this replica's mean loss; the mean factor is 1."""
     # Keras averages the replicas' means: without the factors, tokens on a
     # replica with more padding would count more.
     replica = _replica()

@@ -118,8 +118,7 @@ def _losses(y_true, y_pred):
 
 
 def weights_of_tokens(sample_weight, targets):
-    """Broadcasts weights per row or per token to `(batch, time)`; returns
-    `None` for `None`."""
+    """Broadcasts weights per row or token to `(batch, time)`, if not `None`."""
     if sample_weight is None:
         return None
     weights = ops.cast(sample_weight, "float32")

@@ -143,8 +143,7 @@ class Recording:
 
 
 def on_gpu(tensors):
-    """Returns whether all tensors are on a GPU. A CUDA graph cannot replay
-    operations on the CPU."""
+    """Returns whether all tensors are on a GPU, as a CUDA graph needs."""
     return all(tensor.is_cuda for tensor in tensors)
 
 
