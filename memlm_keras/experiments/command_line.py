@@ -67,7 +67,6 @@ class Command:
 
     @property
     def name(self):
-        """Name of the command and of its function."""
         return self.function.__name__
 
     @property
@@ -77,7 +76,6 @@ class Command:
 
     @property
     def usage(self):
-        """Usage line: the command with its positional arguments."""
         places = (_PLACES[n].format(name) for name, n in self.places.items())
         return " ".join(["memlm", self.name, *places])
 
@@ -130,11 +128,8 @@ class Command:
         if "typed" in inspect.signature(self.function).parameters:
             arguments["typed"] = typed
         for name, group in self.groups.items():
-            given = {o.name: values.pop(o.name, o.default) for o in group}
             arguments[name] = {
-                o.name: given[o.name]
-                for o in group
-                if given[o.name] != o.default
+                o.name: values.pop(o.name) for o in group if o.name in values
             }
         arguments |= {_parameter(name): value for name, value in values.items()}
         return self.function(**arguments)

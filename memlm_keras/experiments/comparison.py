@@ -8,9 +8,7 @@ import re
 import warnings
 
 import memlm_keras as memlm
-from memlm_keras.experiments.datasets import can_be_counted
-from memlm_keras.experiments.datasets import evaluation_batches
-from memlm_keras.experiments.datasets import unit_of
+from memlm_keras.experiments import datasets
 from memlm_keras.experiments.options import as_flag
 
 NAME = "comparison"
@@ -41,7 +39,7 @@ def compare(experiment, model, asked, verbose, before):
 
     def scores(split):
         """Returns the targets and the two models' log-probabilities."""
-        batches = evaluation_batches(experiment, model, split)
+        batches = datasets.evaluation_batches(experiment, model, split)
         found, weights = experiment.scores(model, split, verbose)
         by_counts, _ = cached.score_batches(batches)
         (targets,) = concatenate_batches((each,) for _, each, _ in batches)
@@ -52,7 +50,7 @@ def compare(experiment, model, asked, verbose, before):
     shares = mixture_weights(scores("validation")[1:])
     averaged = mixed([found, by_counts], shares)
     return {
-        "unit": unit_of(corpus.vocabulary),
+        "unit": datasets.unit_of(corpus.vocabulary),
         **_before_training(experiment, verbose),
         "unigram": _perplexities(unigram, corpus),
         "kneser_ney": _perplexities(counted, corpus),
@@ -68,7 +66,7 @@ def _before_training(experiment, verbose):
     if "trained" not in experiment.preset:
         return {}
     model = experiment.make_model()
-    batches = evaluation_batches(experiment, model, "test")
+    batches = datasets.evaluation_batches(experiment, model, "test")
     result = memlm.evaluation.perplexity(model, batches, verbose)
     return {"before": {"test": {"perplexity": result.perplexity}}}
 
@@ -99,7 +97,7 @@ def warn_if_little_is_learned(
 
     If `compared`, the advice about epochs is left to `describe`."""
     corpus = experiment.corpus
-    if not can_be_counted(corpus):
+    if not datasets.can_be_counted(corpus):
         return
     found = _perplexities(_counted(corpus, 1), corpus, ["test"])["test"]
     by_frequency, by_model = found["perplexity"], results["test"]["perplexity"]

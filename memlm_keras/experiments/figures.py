@@ -12,17 +12,6 @@ from memlm_keras.experiments.datasets import evaluation_batches
 from memlm_keras.experiments.tables import report
 
 MEAN_ATTENTION, CURVE = "mean_attention.csv", "curve.png"
-# Analyses of Tran et al. (2016, Section 5), and the files that they write.
-ANALYSES = {
-    "columns": ("attention_columns.png", "attention_columns.csv"),
-    "predictions": ("sentence_predictions.png", "sentence_predictions.csv"),
-    "pairs": (
-        "distant_pairs.png",
-        "distant_pairs.csv",
-        "distant_pairs_by_distance.csv",
-    ),
-    "dependencies": ("dependency_attention.png", "dependency_attention.csv"),
-}
 _PASSAGE = 24
 _COLUMNS = 100
 _LONGEST = 20  # Maximum words of an automatically chosen sentence.
@@ -35,14 +24,9 @@ _FEWEST_PAIRS = 10
 def check_pictures(experiment, pictures):
     """Raises `UsageError` for pictures that the experiment cannot draw."""
     names = analyses_of(pictures)
-    for option, analysis_name in (
-        ("columns", "columns"),
-        ("conllu", "dependencies"),
-    ):
-        if option in pictures and analysis_name not in names:
-            raise options.UsageError(
-                f"{option} needs analyses={analysis_name}."
-            )
+    for option, name in (("columns", "columns"), ("conllu", "dependencies")):
+        if option in pictures and name not in names:
+            raise options.UsageError(f"{option} needs analyses={name}.")
     if "sentence" in pictures and not pictures["sentence"].split():
         raise options.UsageError("sentence must hold at least one word.")
     if ("premise" in pictures) != ("hypothesis" in pictures):
@@ -104,8 +88,9 @@ def draw_language_model(experiment, model, folder, pictures, verbose=1):
         draw_sentence({name: model}, corpus, path, pictures.get("sentence"))
         drawn.append(path)
     for each in analyses_of(pictures):
-        paths = [folder / file for file in ANALYSES[each]]
-        _DRAW[each](experiment, model, title, paths, pictures, verbose)
+        draw, *names = ANALYSES[each]
+        paths = [folder / name for name in names]
+        draw(experiment, model, title, paths, pictures, verbose)
         drawn.append(paths[0])
     return drawn
 
@@ -146,29 +131,22 @@ def drawn_words(corpus, sentence=None):
     return vocabulary.decode(chosen[:-1])
 
 
-def read_mean_attention(folder):
-    """Returns the mean attention of a run by position, or `None`."""
-    path = pathlib.Path(folder) / MEAN_ATTENTION
-    if not path.exists():
-        return None
-    return np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)[:, 1]
-
-
 def draw_lines(panels, path, x_label, y_label):
     """Draws panels `{title: {label: {x: Summary}}}` side by side as PNG."""
-    from matplotlib.figure import Figure
+    # This module imports Keras, which a finished run does not need.
+    from memlm_keras.analysis import pictures
 
-    figure = Figure(figsize=(5.5 * len(panels), 4), layout="constrained")
+    figure, grid = pictures.subplots(
+        5.5 * len(panels), 4, 1, len(panels), squeeze=False
+    )
     labels = list(dict.fromkeys(label for p in panels.values() for label in p))
-    for axes, (title, lines) in zip(
-        figure.subplots(1, len(panels), squeeze=False)[0], panels.items()
-    ):
+    for axes, (title, lines) in zip(grid[0], panels.items()):
         for label, line in lines.items():
-            points = dict(sorted(line.items()))
-            deviations = [s.standard_deviation for s in points.values()]
+            places, points = zip(*sorted(line.items()))
+            deviations = [point.standard_deviation for point in points]
             axes.errorbar(
-                list(points),
-                [summary.mean for summary in points.values()],
+                places,
+                [point.mean for point in points],
                 None if None in deviations else deviations,
                 label=label,
                 # The same model has the same colour in every panel.
@@ -176,16 +154,13 @@ def draw_lines(panels, path, x_label, y_label):
                 marker="o",
                 capsize=3,
             )
-            axes.set_xticks(
-                sorted({x for line in lines.values() for x in line})
-            )
+            axes.set_xticks(sorted(set().union(*lines.values())))
         axes.set_title(title)
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
         if lines:
             axes.legend()
-    with files.atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=150)
+    pictures.save(figure, path)
 
 
 def draw_curve(log, monitor, path, title):
@@ -196,7 +171,6 @@ def draw_curve(log, monitor, path, title):
     from matplotlib.ticker import NullFormatter
     from matplotlib.ticker import StrMethodFormatter
 
-    # This module imports Keras, which a finished run does not need.
     from memlm_keras.analysis import pictures
 
     figure, axes = pictures.subplots(6, 4)
@@ -331,14 +305,6 @@ def _draw_dependencies(experiment, model, title, paths, pictures, verbose):
     memlm.analysis.write_dependency_attention(attention, paths[1])
 
 
-_DRAW = {
-    "columns": _draw_columns,
-    "predictions": _draw_predictions,
-    "pairs": _draw_pairs,
-    "dependencies": _draw_dependencies,
-}
-
-
 def _parses(experiment, pictures):
     """Returns the name and parsed sentences of a file or a treebank."""
     treebank = experiment.dataset.treebank
@@ -356,3 +322,30 @@ def _parses(experiment, pictures):
     read = memlm.analysis.read_conllu
     with options.wrong_use():
         return paths[0].stem, [each for path in paths for each in read(path)]
+
+
+# Analyses of Tran et al. (2016, Section 5): functions, and files that they
+# write.
+ANALYSES = {
+    "columns": (
+        _draw_columns,
+        "attention_columns.png",
+        "attention_columns.csv",
+    ),
+    "predictions": (
+        _draw_predictions,
+        "sentence_predictions.png",
+        "sentence_predictions.csv",
+    ),
+    "pairs": (
+        _draw_pairs,
+        "distant_pairs.png",
+        "distant_pairs.csv",
+        "distant_pairs_by_distance.csv",
+    ),
+    "dependencies": (
+        _draw_dependencies,
+        "dependency_attention.png",
+        "dependency_attention.csv",
+    ),
+}

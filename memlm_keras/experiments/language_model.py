@@ -10,14 +10,10 @@ import memlm_keras as memlm
 from memlm_keras import registry
 from memlm_keras import trained
 from memlm_keras.experiments import comparison
+from memlm_keras.experiments import datasets
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import measurements
 from memlm_keras.experiments import options
-from memlm_keras.experiments.datasets import evaluation_batches
-from memlm_keras.experiments.datasets import reads_documents
-from memlm_keras.experiments.datasets import reads_sentences
-from memlm_keras.experiments.datasets import sentence_batches
-from memlm_keras.experiments.datasets import smoothing_of
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import read_preset
 from memlm_keras.presets.rows import serialized
@@ -39,6 +35,10 @@ _FURTHER_OPTIONS = set(
     "segment_length learning_rate distribution halve_after linear_decay "
     "halve".split()
 )
+
+
+# Overrides that are settings of a run as they are.
+_STATED = "halve optimizer match_parameters window other_words memory".split()
 
 
 class LanguageModelExperiment(Experiment):
@@ -67,9 +67,9 @@ class LanguageModelExperiment(Experiment):
     def _settings(self):
         preset, overrides = self.preset, self.overrides
         data, schedule = preset["data"], preset["schedule"]
-        smoothing = smoothing_of(preset["model"]) or {}
+        smoothing = datasets.smoothing_of(preset["model"]) or {}
         noise = preset.get("noise") or {}
-        if reads_sentences(preset):
+        if datasets.reads_sentences(preset):
             reading = {
                 "longest": overrides.get("segment_length", data.get("longest")),
                 "length_multiple": overrides.get("length_multiple", 8),
@@ -78,22 +78,17 @@ class LanguageModelExperiment(Experiment):
             length = overrides.get("segment_length", data["segment_length"])
             reading = {
                 "segment_length": length,
-                "documents": reads_documents(self),
+                "documents": datasets.reads_documents(self),
             }
         return {
-            "weights": _checksum(preset),
+            "weights": preset.get("sha256"),
             "units": self._units(),
             **super()._settings(),
             **reading,
             **_rates(overrides, schedule),
-            "halve": overrides.get("halve"),
-            "optimizer": overrides.get("optimizer"),
+            **{name: overrides.get(name) for name in _STATED},
             "rate": noise.get("rate", smoothing.get("rate")),
             "l2": preset.get("l2"),
-            "match_parameters": overrides.get("match_parameters"),
-            "window": overrides.get("window"),
-            "other_words": overrides.get("other_words"),
-            "memory": overrides.get("memory"),
             "num_sampled": overrides.get("num_sampled") or None,
         }
 
@@ -101,25 +96,11 @@ class LanguageModelExperiment(Experiment):
         return self.make_model().vocabulary if self.is_further else None
 
     def make_model(self):
-        if self.is_further:
-            return self._load_trained()
-        model = super().make_model()
-        if model.smoothing is not None:
-            model.smoothing.adapt(self._statistics())
-        return model
-
-    def _model_config(self):
-        overrides = self.overrides
-        if not overrides.get("match_parameters"):
-            return self.preset["model"]
-        names = ("window", "initial_range", "dropout")
-        sizes = {n: overrides[n] for n in names if n in overrides}
-        sizes["units"] = self.settings["units"]
-        sizes["embedding_dim"] = self.preset["model"]["embedding_dim"]
-        return read_preset(self.preset_name, sizes)["model"]
-
-    def _load_trained(self):
-        """Loads the trained model with its original weights."""
+        if not self.is_further:
+            model = super().make_model()
+            if model.smoothing is not None:
+                model.smoothing.adapt(self._statistics())
+            return model
         model = trained.load(
             self.preset["trained"],
             memlm.LanguageModel,
@@ -131,6 +112,16 @@ class LanguageModelExperiment(Experiment):
                 "models are trained further."
             )
         return model
+
+    def _model_config(self):
+        overrides = self.overrides
+        if not overrides.get("match_parameters"):
+            return self.preset["model"]
+        names = ("window", "initial_range", "dropout")
+        sizes = {n: overrides[n] for n in names if n in overrides}
+        sizes["units"] = self.settings["units"]
+        sizes["embedding_dim"] = self.preset["model"]["embedding_dim"]
+        return read_preset(self.preset_name, sizes)["model"]
 
     def _callbacks(self, model):
         """Returns the callbacks that set the learning rate; a linear decay sets
@@ -165,14 +156,13 @@ class LanguageModelExperiment(Experiment):
         units, overrides = self.preset["units"], self.overrides
         if not overrides.get("match_parameters"):
             return units
-        name = self.preset_name
-        paper, row = registry.find(name)[0], name.partition("/")[2]
+        name, paper = self.preset_name, registry.find(self.preset_name)[0]
         if paper.matched_to is None:
             raise options.UsageError(
                 f"match_parameters: {paper.citation} has no row whose size the "
                 f"other rows match. Received: preset={name}"
             )
-        if row in paper.unmatched:
+        if name.partition("/")[2] in paper.unmatched:
             return units
         return _matched_units(
             f"{paper.name}/{paper.matched_to}",
@@ -186,17 +176,14 @@ class LanguageModelExperiment(Experiment):
     def training_batches(self, model):
         settings, corpus = self.settings, self.corpus
         batches, validation = self._text_batches(), None
-        if reads_sentences(self.preset):
+        if datasets.reads_sentences(self.preset):
             self._warn_of_long_sentences()
         elif settings["documents"]:
             _warn_of_few_documents(corpus, batches)
         else:
             rows = settings["batch_size"]
-            split = _shortened(
-                corpus.validation,
-                rows,
-                self.preset.get("validation_tokens"),
-            )
+            most = self.preset.get("validation_tokens")
+            split = _shortened(corpus.validation, rows, most)
             validation = corpus.batches(split, rows, settings["segment_length"])
             if corpus.train.document_starts is not None:
                 print(
@@ -205,14 +192,14 @@ class LanguageModelExperiment(Experiment):
                     "state."
                 )
         if validation is None:
-            validation = evaluation_batches(self, model, "validation")
+            validation = datasets.evaluation_batches(self, model, "validation")
         return self.noised(batches), validation
 
     def _text_batches(self):
         """Returns the training batches, without noise."""
         settings = self.settings
-        if reads_sentences(self.preset):
-            return sentence_batches(
+        if datasets.reads_sentences(self.preset):
+            return datasets.sentence_batches(
                 self,
                 "train",
                 shuffle=True,
@@ -283,7 +270,7 @@ class LanguageModelExperiment(Experiment):
 
     def measure(self, model, verbose=0):
         """Measures perplexities and, for CBT, the accuracy of answers."""
-        batches = functools.partial(evaluation_batches, self, model)
+        batches = functools.partial(datasets.evaluation_batches, self, model)
         also = _ALSO.get(self.preset_name.partition("/")[0], ())
         scores = functools.partial(self.scores, model, verbose=verbose)
         results = measurements.perplexities(
@@ -302,10 +289,8 @@ class LanguageModelExperiment(Experiment):
         comparison.warn_if_little_is_learned(self, results, command, compared)
 
     def _go_on_as_1_0(self):
-        smoothing = smoothing_of(self.preset["model"])
-        if smoothing is not None:
-            other_words = self.overrides.get("other_words", "mean")
-            smoothing["other_words"] = other_words
+        if smoothing := datasets.smoothing_of(self.preset["model"]):
+            smoothing["other_words"] = self.overrides.get("other_words", "mean")
 
     def draw(self, model, folder, pictures=None, verbose=0):
         return figures.draw_language_model(
@@ -337,8 +322,8 @@ def _prompt(corpus):
 def _preset_of_trained(name, folder, overrides):
     """Returns the preset for training a trained model further, with the
     optimizer and schedule of `memlm/small`."""
-    kind = trained.read_metadata(folder)["kind"]
-    if kind != options.LANGUAGE_MODEL:
+    metadata = trained.read_metadata(folder)
+    if (kind := metadata["kind"]) != options.LANGUAGE_MODEL:
         raise options.UsageError(
             f"{name} is a trained {kind}; only language models are trained "
             "further."
@@ -362,16 +347,14 @@ def _preset_of_trained(name, folder, overrides):
     if model.get("mixture") is not None:
         # The model has a mixture already.
         del preset["cache"]
-    others = {"name": name, "trained": str(folder), "units": None}
-    return {**preset, **others, "model": {**model, **_dropout_of(overrides)}}
-
-
-def _checksum(preset):
-    """Returns the SHA-256 of a trained model's weights, or `None`."""
-    if "trained" not in preset:
-        return None
-    metadata = trained.read_metadata(preset["trained"])
-    return metadata["sha256"][trained.WEIGHTS]
+    return {
+        **preset,
+        "name": name,
+        "trained": str(folder),
+        "sha256": metadata["sha256"][trained.WEIGHTS],
+        "units": None,
+        "model": {**model, **_dropout_of(overrides)},
+    }
 
 
 def _dropout_of(overrides):
@@ -450,7 +433,7 @@ def _warn_of_few_documents(corpus, batches):
 def _change_smoothing(name, preset, overrides):
     """Applies the overrides `rate` and `other_words` to a preset."""
     noise = preset.get("noise")
-    smoothing = smoothing_of(preset["model"])
+    smoothing = datasets.smoothing_of(preset["model"])
     if "rate" in overrides:
         if not (noise or smoothing):
             raise options.NoUseError(

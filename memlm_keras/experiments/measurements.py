@@ -11,11 +11,8 @@ from collections.abc import Callable
 
 import memlm_keras as memlm
 from memlm_keras.experiments import comparison
+from memlm_keras.experiments import datasets
 from memlm_keras.experiments import process
-from memlm_keras.experiments.datasets import evaluation_batches
-from memlm_keras.experiments.datasets import reads_sentences
-from memlm_keras.experiments.datasets import require_counts
-from memlm_keras.experiments.datasets import smoothing_of
 from memlm_keras.experiments.options import UsageError
 
 WORD_TYPES = ("NE", "CN", "V", "P")
@@ -208,7 +205,7 @@ def _try_caches(experiment, model, split, choices, verbose):
     """Tries caches on a split; returns a `CacheChoice`."""
     return memlm.evaluation.choose_cache(
         model,
-        evaluation_batches(experiment, model, split),
+        datasets.evaluation_batches(experiment, model, split),
         verbose=verbose,
         scores=experiment.scores(model, split, verbose),
         **choices,
@@ -267,7 +264,7 @@ def _dynamic(
             split,
             rows,
             reading["steps"],
-            sentences=reads_sentences(experiment.preset),
+            sentences=datasets.reads_sentences(experiment.preset),
             documents=bool(experiment.settings.get("documents")),
         )
 
@@ -301,7 +298,7 @@ def _dynamic(
 def _monte_carlo(experiment, model, asked, verbose, before):
     result = memlm.evaluation.monte_carlo_perplexity(
         model,
-        evaluation_batches(experiment, model, "test"),
+        datasets.evaluation_batches(experiment, model, "test"),
         samples=asked["monte_carlo"],
         seed=experiment.seed,
         verbose=int(verbose == 1),
@@ -326,7 +323,7 @@ def _check_monte_carlo(experiment, asked):
 
 
 def _by_samples(experiment, model, asked, verbose, before):
-    batches = evaluation_batches(experiment, model, "validation")
+    batches = datasets.evaluation_batches(experiment, model, "validation")
     batches = experiment.noised(batches)
     return plain_perplexity(
         memlm.evaluation.sampled_perplexity(
@@ -338,14 +335,14 @@ def _by_samples(experiment, model, asked, verbose, before):
 def _by_mode(experiment, model, asked, verbose, before):
     # With data noising, "mode" means predictions from the text without noise.
     mode = model.with_prediction("mode") if model.smoothing else model
-    batches = evaluation_batches(experiment, mode, "validation")
+    batches = datasets.evaluation_batches(experiment, mode, "validation")
     result = memlm.evaluation.perplexity(mode, batches, verbose=verbose)
     return plain_perplexity(result)
 
 
 def _check_samples(experiment, asked):
     preset = experiment.preset
-    if not (preset.get("noise") or smoothing_of(preset["model"])):
+    if not (preset.get("noise") or datasets.smoothing_of(preset["model"])):
         raise UsageError(
             "samples needs a smoothed or a noised model, such as "
             "kong2019/vs_linear_512 or kong2019/dn_linear_512. Received: "
@@ -462,7 +459,7 @@ MEASUREMENTS = (
         comparison.NAME,
         comparison.compare,
         {"compare": None},
-        require_counts,
+        datasets.require_counts,
     ),
     Measurement("cache", _with_cache, {"cache_size": "size"}, _check_cache),
     Measurement("dynamic", _dynamic, {"dynamic": None}),

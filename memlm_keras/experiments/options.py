@@ -456,8 +456,7 @@ RUNNING = (
     Option(
         "checkpoint_frequency",
         int,
-        "Batches between checkpoints.",
-        default=500,
+        "Batches between checkpoints; by default 500.",
         at_least=1,
     ),
     Option(

@@ -1,13 +1,13 @@
 """`memlm pairs` and `memlm certify`: tests of grammar and of probabilities."""
 
 import dataclasses
+import functools
 import json
 import math
 import statistics
 import time
 
 import memlm_keras as memlm
-from memlm_keras import files
 from memlm_keras.experiments import options
 from memlm_keras.experiments import process
 from memlm_keras.experiments.command_line import command
@@ -91,42 +91,40 @@ def pairs(
     from memlm_keras.linguistics.minimal_pairs import read_published
 
     with options.wrong_use():
-        measure, note = _reader(path, method, eos, mean)
-        theirs = {}
-        if published is not None:
-            theirs = read_published(published)
+        measure, number, note = _reader(path, method, eos, mean)
+        theirs = {} if published is None else read_published(published)
     opened, measured = [*map(open_run, run)], {}
     for each in opened:
         model = each.model_that("score")
         begin = time.monotonic()
         with options.wrong_use():
-            result = measure(model, each.vocabulary)
+            result = measure(model, vocabulary=each.vocabulary, verbose=0)
         measured[each.path] = result
         seconds = time.monotonic() - begin
+        if left_out := number - len(result):
+            print(f"{left_out} pairs without the method's fields are left out.")
         print(
-            f"# {each.path}\n\n{result.accuracy}\n\n{result.protocol}", end=""
+            f"# {each.path}\n\n{result.accuracy}\n\n{result.protocol}; "
+            f"{len(result)} in {seconds:.1f} s\n",
+            flush=True,
         )
-        print(f"; {len(result)} in {seconds:.1f} s\n", flush=True)
         print("\n".join(_table(result, theirs)), end="\n\n")
     print("\n".join([note, *_over_seeds(opened, measured)]))
     if out is not None:
-        with files.atomic_path(out) as temporary:
-            temporary.write_text(_rows(measured), encoding="utf-8")
+        with process.writing(out) as file:
+            file.write(_rows(measured))
     if plot is not None:
         plots.draw_accuracies(measured, plot, theirs)
 
 
 def _reader(path, method, eos, mean):
     """Reads pairs or suites; returns a function that measures a model on them,
-    and a note that explains the table."""
+    the number of pairs or items, and a note that explains the table."""
     from memlm_keras.linguistics.minimal_pairs import SUFFIXES
 
     linguistics = memlm.linguistics
-    names = [
-        name
-        for name, _ in memlm.data.tables.read_texts(path, (".json", *SUFFIXES))
-    ]
-    kinds = {name.suffix.lower() == ".json" for name in names}
+    texts = memlm.data.tables.read_texts(path, (".json", *SUFFIXES))
+    kinds = {name.suffix.lower() == ".json" for name, _ in texts}
     if len(kinds) > 1:
         raise options.UsageError(
             f"{path} has suites (.json) and pairs. Measure them separately."
@@ -137,30 +135,17 @@ def _reader(path, method, eos, mean):
                 "--method, --eos and --mean do not apply to suites."
             )
         suites = linguistics.read_suites(path)
-
-        def measure(model, vocabulary):
-            return linguistics.suite_results(
-                model, suites, vocabulary, verbose=0
-            )
-
-        return measure, _NOTE_OF_SUITES
+        measure = functools.partial(linguistics.suite_results, suites=suites)
+        return measure, sum(len(s.items) for s in suites), _NOTE_OF_SUITES
     pairs = linguistics.read_minimal_pairs(path)
-
-    def measure(model, vocabulary):
-        result = linguistics.minimal_pairs(
-            model,
-            pairs,
-            vocabulary,
-            method=method,
-            eos=eos,
-            mean=mean,
-            verbose=0,
-        )
-        if left_out := len(pairs) - len(result):
-            print(f"{left_out} pairs without the method's fields are left out.")
-        return result
-
-    return measure, _NOTE
+    measure = functools.partial(
+        linguistics.minimal_pairs,
+        pairs=pairs,
+        method=method,
+        eos=eos,
+        mean=mean,
+    )
+    return measure, len(pairs), _NOTE
 
 
 def _table(result, published):

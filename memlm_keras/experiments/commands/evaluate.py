@@ -157,9 +157,8 @@ def _file_and_text(opened, text):
             f"{path} is a model without a run folder, so its text is unknown. "
             "Give --dataset, or name the run folder."
         )
-    reading = {**text}
-    dataset = reading.pop("dataset")
     kind = options.LANGUAGE_MODEL
+    reading = {k: v for k, v in text.items() if k != "dataset"}
     reading = options.read_options(options.READING, reading, kind)
     model = opened.model
     if not hasattr(model, "score_batches"):
@@ -168,9 +167,8 @@ def _file_and_text(opened, text):
             "folder, only a language model can be measured; name the run "
             "folder."
         )
-    corpus = datasets.Dataset(dataset, kind, reading=reading).load(
-        opened.vocabulary
-    )
+    dataset = datasets.Dataset(text["dataset"], kind, reading=reading)
+    corpus = dataset.load(opened.vocabulary)
     documents = reading.get("documents", False)
     way = "the text as a single stream"
     if not model.causal:
@@ -227,7 +225,8 @@ def _evaluate_mean(runs, given, verbose):
 
 
 def _evaluate_by(runs, text, parts, measures, verbose, typed):
-    """Compares runs by the distance to each word's last occurrence."""
+    """Compares runs by the distance to each word's last occurrence: prints a
+    table, and writes the files that `parts` names."""
     for name, value in measures.items():
         if name != "cache_size":
             raise options.UsageError(
@@ -240,14 +239,36 @@ def _evaluate_by(runs, text, parts, measures, verbose, typed):
             if len(runs) == 1:
                 options.read_options(options.MEASURING, measures, run.kind)
     process.import_keras()
-    _compare(
-        _side_by_side(runs, text, measures, verbose),
-        parts.get("split", "test"),
-        verbose,
-        typed,
-        parts.get("out"),
-        parts.get("plot"),
-    )
+    from memlm_keras.linguistics.plots import draw_recency
+
+    results, first, split = {}, None, parts.get("split", "test")
+    with process.quiet(verbose):
+        for name, model, corpus, batches in _side_by_side(
+            runs, text, measures, verbose
+        ):
+            first = first or (name, corpus)
+            if corpus.fingerprint != first[1].fingerprint:
+                raise options.UsageError(
+                    f"{name} and {first[0]} were trained on different texts or "
+                    "vocabularies."
+                )
+            results[name] = result = memlm.linguistics.perplexity_by_recency(
+                model, batches(split), verbose=0
+            )
+            print(f"{name}: {result.total}", flush=True)
+    print("\n".join(["", *_table(results), "", _NOTE]))
+    if "out" in parts:
+        found = {
+            "corpus": first[1].name,
+            "split": split,
+            "bins": result.bins,
+            "tokens": result.tokens.tolist(),
+            "runs": {name: _values(each) for name, each in results.items()},
+            **process.provenance(typed),
+        }
+        write_json(parts["out"], found)
+    if "plot" in parts:
+        draw_recency(results, parts["plot"], f"{first[1].name}, {split}")
 
 
 def _side_by_side(runs, text, measures, verbose):
@@ -276,40 +297,6 @@ def _side_by_side(runs, text, measures, verbose):
             yield f"{name} with a cache", cached, experiment.corpus, batches
 
 
-def _compare(runs, split, verbose, command, out=None, plot=None):
-    """Measures the models of `_side_by_side` on one text, prints a table, and
-    writes the files `out` and `plot` if they are not `None`."""
-    from memlm_keras.linguistics.plots import draw_recency
-
-    results, first = {}, None
-    with process.quiet(verbose):
-        for name, model, corpus, batches in runs:
-            first = first or (name, corpus)
-            if corpus.fingerprint != first[1].fingerprint:
-                raise options.UsageError(
-                    f"{name} and {first[0]} were trained on different texts or "
-                    "vocabularies."
-                )
-            result = memlm.linguistics.perplexity_by_recency(
-                model, batches(split), verbose=0
-            )
-            results[name] = result
-            print(f"{name}: {result.total}", flush=True)
-    print("\n".join(["", *_table(results), "", _NOTE]))
-    if out is not None:
-        found = {
-            "corpus": first[1].name,
-            "split": split,
-            "bins": result.bins,
-            "tokens": result.tokens.tolist(),
-            "runs": {name: _values(each) for name, each in results.items()},
-            **process.provenance(command),
-        }
-        write_json(out, found)
-    if plot is not None:
-        draw_recency(results, plot, f"{first[1].name}, {split}")
-
-
 def _table(results):
     """Returns the lines of a table with a column for each run."""
     one = next(iter(results.values()))
@@ -322,15 +309,8 @@ def _table(results):
             *(each.perplexities for each in results.values()),
         )
     ]
-    totals = [each.total for each in results.values()]
-    rows.append(
-        [
-            "all",
-            f"{one.tokens.sum():,}",
-            "100.0%",
-            *(_cell(total.perplexity) for total in totals),
-        ]
-    )
+    totals = [_cell(each.total.perplexity) for each in results.values()]
+    rows.append(["all", f"{one.tokens.sum():,}", "100.0%", *totals])
     return markdown_table(["tokens back", "tokens", "share", *results], rows)
 
 

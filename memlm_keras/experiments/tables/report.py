@@ -8,20 +8,9 @@ from memlm_keras import files
 _ENVIRONMENT = ("backend", "keras", "python", "hardware", "date")
 # Results that differ between runs are not listed as common to all.
 _PER_RUN = (
-    "preset",
-    "units",
-    "seed",
-    "parameters",
-    "epochs",
-    "best_epoch",
-    "seconds_per_epoch",
-    "tokens_per_second",
-    "pairs_per_second",
-    "peak_memory_mib",
-    "finite",
-    "ended",
-    "command",
-)
+    "preset units seed parameters epochs best_epoch seconds_per_epoch "
+    "tokens_per_second pairs_per_second peak_memory_mib finite ended command"
+).split()
 
 
 def better(monitor):
@@ -125,16 +114,13 @@ def _record_and_cells(table, row, runs):
     for name in ("units", "parameters"):
         record[name] = results[0][name] if results else ""
     cells = {**record, "parameters": _rounded(record["parameters"])}
-    seeds = {
-        "seeds": [run.seed for run in runs if run.results],
-        "failed": [run.seed for run in runs if run.failed],
-        "to_come": [
-            run.seed for run in runs if not run.results and not run.failed
-        ],
-    }
-    record |= {name: " ".join(map(str, each)) for name, each in seeds.items()}
+    seeds = {"seeds": [], "failed": [], "to_come": []}
+    for run in runs:
+        state = "failed" if run.failed else "to_come"
+        seeds["seeds" if run.results else state].append(str(run.seed))
+    record |= {name: " ".join(each) for name, each in seeds.items()}
     cells["seeds"] = "; ".join(
-        head + ", ".join(map(str, each))
+        head + ", ".join(each)
         for head, each in zip(("", "failed: ", "to come: "), seeds.values())
         if each
     )

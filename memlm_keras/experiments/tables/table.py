@@ -162,7 +162,7 @@ class TableRuns:
 
     def _runs(self, seeds, running):
         """Returns the runs of all rows, ordered by seed."""
-        rows = [row for _ in seeds for row in self.rows]
+        rows = [(row, seed) for seed in seeds for row in self.rows]
         recipes = [
             {
                 "preset": preset_of(row),
@@ -171,14 +171,13 @@ class TableRuns:
                 "overrides": self.overrides,
                 "changes": dict(row.changes),
             }
-            for seed in seeds
-            for row in self.rows
+            for row, seed in rows
         ]
         # A process of its own frees the memory of corpora and models.
         described = runs.in_fresh_process(describe, recipes)
         return [
             TableRun(self, row, found, {**(running or {}), **self.measures})
-            for row, found in zip(rows, described, strict=True)
+            for (row, _), found in zip(rows, described, strict=True)
         ]
 
     def _check_dataset(self):
@@ -218,7 +217,7 @@ class TableRuns:
 
     def _points(self, row):
         """Yields a row for each combination of the grid's values."""
-        grid = {**row.grid, **self.grid} if not self.grid else self.grid
+        grid = self.grid or row.grid
         if any(
             key in row.details and row.details[key] not in values
             for key, values in grid.items()
@@ -250,27 +249,23 @@ class TableRuns:
             results = [r.results for r in queue if r.row is row and r.results]
             means = {}
             for each in self.columns:
-                summary = report.summarize(map(each.of, results))
-                means[each.name] = "" if summary is None else summary.mean
-            if means[measure.name] != "":
+                if summary := report.summarize(map(each.of, results)):
+                    means[each.name] = summary.mean
+            if measure.name in means:
                 points.setdefault(preset_of(row), []).append((row, means))
         better = report.better(measure.path[-1])
-        best = [
-            better(rows, key=lambda point: point[1][measure.name])
-            for rows in points.values()
-        ]
         records = []
-        for row, means in best:
-            value = means[measure.name]
-            records.append(
-                {"row": row.label, f"chosen by {measure.name}": value, **means}
-            )
+        for found in points.values():
+            row, means = better(found, key=lambda each: each[1][measure.name])
             numbers = ", ".join(
                 f"{m.name} {means[m.name]:.{m.digits}f}"
                 for m in self.columns
-                if means[m.name] != ""
+                if m.name in means
             )
             print(f"Chosen: {row.label}: {numbers}")
+            record = {m.name: means.get(m.name, "") for m in self.columns}
+            chosen_by = {f"chosen by {measure.name}": means[measure.name]}
+            records.append({"row": row.label, **chosen_by, **record})
         files.write_csv(self.folder / "best.csv", records)
 
     # === Pictures of finished runs: methods return lists of file names ===
@@ -278,20 +273,24 @@ class TableRuns:
     def _draw_mean(self, finished):
         means = {}
         for row in self.rows:
-            runs_of_row = [run for run in finished if run.row is row]
-            read = [figures.read_mean_attention(r.folder) for r in runs_of_row]
-            weights = [each for each in read if each is not None]
+            paths = [
+                run.folder / figures.MEAN_ATTENTION
+                for run in finished
+                if run.row is row
+            ]
+            weights = [
+                np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)[:, 1]
+                for path in paths
+                if path.exists()
+            ]
             if weights and len({len(each) for each in weights}) == 1:
                 means[row.label] = np.mean(weights, axis=0)
         if not means:
             return []
-        picture = "mean_attention.png"
-        analysis.plot_mean_attention(
-            means,
-            self.folder / picture,
-            title="Mean attention over the test text",
-        )
-        return [picture]
+        path = self.folder / "mean_attention.png"
+        title = "Mean attention over the test text"
+        analysis.plot_mean_attention(means, path, title=title)
+        return [path.name]
 
     def _draw_lines(self, finished):
         """Draws a line for each preset, if the table has a line plot."""
