@@ -9,7 +9,6 @@ import warnings
 
 import memlm_keras as memlm
 from memlm_keras.experiments import datasets
-from memlm_keras.experiments.options import as_flag
 
 NAME = "comparison"
 _ORDER = 5
@@ -62,7 +61,6 @@ def compare(experiment, model, asked, verbose, before):
 
 
 def _before_training(experiment, verbose):
-    """Returns the perplexity of a trained model before further training."""
     if "trained" not in experiment.preset:
         return {}
     model = experiment.make_model()
@@ -79,28 +77,21 @@ def _counted(corpus, order):
         return model.fit(corpus.train, verbose=0)
 
 
-def _perplexities(model, corpus, splits=("validation", "test")):
-    return {
-        split: {
-            "perplexity": model.perplexity(
-                getattr(corpus, split), verbose=0
-            ).perplexity
-        }
-        for split in splits
-    }
+def _perplexities(model, corpus):
+    splits = {"validation": corpus.validation, "test": corpus.test}
+    found = {k: model.perplexity(v, verbose=0) for k, v in splits.items()}
+    return {k: {"perplexity": v.perplexity} for k, v in found.items()}
 
 
-def warn_if_little_is_learned(
-    experiment, results, command=None, compared=False
-):
+def warn_if_little_is_learned(experiment, results, command, compared=False):
     """Prints advice if the test perplexity is hardly below the unigram model's.
 
     If `compared`, the advice about epochs is left to `describe`."""
     corpus = experiment.corpus
     if not datasets.can_be_counted(corpus):
         return
-    found = _perplexities(_counted(corpus, 1), corpus, ["test"])["test"]
-    by_frequency, by_model = found["perplexity"], results["test"]["perplexity"]
+    unigram = _counted(corpus, 1).perplexity(corpus.test, verbose=0)
+    by_frequency, by_model = unigram.perplexity, results["test"]["perplexity"]
     if by_model < _LEARNED * by_frequency:
         return
     how = "little better" if by_model < by_frequency else "worse"
@@ -111,10 +102,9 @@ def warn_if_little_is_learned(
     )
     if experiment.preset.get("trained") is None:
         own = experiment.preset_name.startswith("memlm/")
-        given = [as_flag(*each) for each in experiment.overrides.items()]
-        given = " ".join(given)
-        typed = _flags(command or given)
-        chosen = own or not _flags(given) <= typed
+        given = {*experiment.overrides}
+        typed = _flags(command) if command else given
+        chosen = own or not given <= typed
         gains = results["best_epoch"] == results["epochs"]
         adam = experiment.preset["optimizer"]["class_name"].endswith("Adam")
         halves = own or experiment.settings.get("halve")
@@ -155,7 +145,6 @@ def _gained(vocabulary, words, nats):
 
 
 def _generated(experiment, model):
-    """Returns lines that the model generates from a fixed seed."""
     import keras
 
     if not model.causal:
@@ -172,11 +161,9 @@ def _generated(experiment, model):
 def _behind_counting(results, rows):
     """Yields advice if the model is worse than Kneser-Ney, comparing both
     without a cache or both with a cache."""
-    pairs = {
-        "": ("this model", "Kneser-Ney, order 5"),
-        " with a cache": ("this model with a cache", "Kneser-Ney with a cache"),
-    }
-    pairs = {n: [rows[r] for r in p] for n, p in pairs.items() if p[0] in rows}
+    pairs = {"": (rows["this model"], rows["Kneser-Ney, order 5"])}
+    if cached := rows.get("this model with a cache"):
+        pairs[" with a cache"] = cached, rows["Kneser-Ney with a cache"]
     behind = {n: model > counts for n, (model, counts) in pairs.items()}
     if not any(behind.values()):
         return

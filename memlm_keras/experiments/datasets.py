@@ -87,14 +87,13 @@ class Dataset:
             words = self._given("vocabulary_size", "minimum_count")
         words["data_dir"] = self.reading.get("data_dir")
         if self.kind == options.CLASSIFIER:
-            words |= self._given("lowercase", "tokenize")
+            words |= {"labels": labels, **self._given("lowercase", "tokenize")}
             if self.name in options.PAIRS:
-                return data.load_pairs(self.name, labels=labels, **words)
-            paths = self.paths if len(self.paths) > 1 else self.paths[0]
-            whole = whole and len(self.paths) == 1 and paths.is_file()
-            if whole:
-                paths = [paths] * 3
-            corpus = data.load_pairs(paths, labels=labels, **words)
+                return data.load_pairs(self.name, **words)
+            path, *others = self.paths
+            whole = whole and not others and path.is_file()
+            paths = [path] * 3 if whole else self.paths if others else path
+            corpus = data.load_pairs(paths, **words)
             if whole:
                 test = corpus.test
                 text = f"All {len(test):,} pairs of {self.name} are for test."
@@ -118,58 +117,50 @@ class Dataset:
         del words["data_dir"]
         words.update(self._given("document_start", "tokenize"))
         if self.treebank:
-            return memlm.data.load_conllu(*self.treebank, **words)
+            return data.load_conllu(*self.treebank, **words)
         paths = self.paths
         one_text = paths[0].is_file() and "document_start" not in words
         if len(paths) == 1 and not one_text:
             paths = _find_splits(paths[0])
         if paths is None:
-            return memlm.data.load_documents(self.paths[0], **words)
-        return memlm.data.load_text(*paths, **words)
+            return data.load_documents(self.paths[0], **words)
+        return data.load_text(*paths, **words)
 
     def _check(self):
         classifies = self.kind == options.CLASSIFIER
         corpora = options.PAIRS if classifies else options.TEXTS
-        wrong = [] if self.name == "cbt" else ["cbt_train_on"]
-        if self.name in corpora or self.treebank:
-            wrong += ["document_start", "tokenize"]
-            if (
-                self.name in options.TEXTS
-                and self.name != "cbt"
-                and not classifies
-            ):
-                wrong.append("minimum_count")
-        else:
-            missing = [str(path) for path in self.paths if not path.exists()]
-            if missing:
+        is_public = self.name in corpora
+        tables = {*memlm.data.pair_corpora.SUFFIXES} - {".txt"}
+        for path in () if is_public else self.paths:
+            if not path.exists():
                 raise options.MissingTextError(
-                    f"There is no file, folder or corpus {missing[0]}; corpora "
-                    f"are {', '.join(corpora)}."
-                    f"{options.nearest(missing[0], corpora)}"
+                    f"There is no file, folder or corpus {path}; corpora are "
+                    f"{', '.join(corpora)}.{options.nearest(path, corpora)}"
                 )
-            suffixes = {*memlm.data.pair_corpora.SUFFIXES} - {".txt"}
-            tables = [p for p in self.paths if p.suffix.lower() in suffixes]
-            for path in self.paths:
-                if not (path.is_file() or path.is_dir()):
-                    raise options.UsageError(
-                        f"{path} is a pipe or a device, and a text is read "
-                        "several times. Save it to a file first."
-                    )
-            if classifies:
-                wrong.append("data_dir")
-            elif tables:
+            if not (path.is_file() or path.is_dir()):
                 raise options.UsageError(
-                    f"{tables[0]} is a table, and a language model is trained "
-                    "on running text. Pairs of sentences with labels train a "
+                    f"{path} is a pipe or a device, and a text is read several "
+                    "times. Save it to a file first."
+                )
+            if path.suffix.lower() in tables and not classifies:
+                raise options.UsageError(
+                    f"{path} is a table, and a language model is trained on "
+                    "running text. Pairs of sentences with labels train a "
                     "classifier: memlm train weissenborn2016/gru_shared "
-                    f"--dataset={tables[0]}"
+                    f"--dataset={path}"
                 )
-            if len(self.paths) not in (1, 3):
-                raise options.UsageError(
-                    "dataset must be one path, or three separated by commas: "
-                    "for training, validation and test. Received: "
-                    f"{self.name}"
-                )
+        if not is_public and len(self.paths) not in (1, 3):
+            raise options.UsageError(
+                "dataset must be one path, or three separated by commas: for "
+                f"training, validation and test. Received: {self.name}"
+            )
+        wrong = [] if self.name == "cbt" else ["cbt_train_on"]
+        if is_public or self.treebank:
+            wrong += ["document_start", "tokenize"]
+        elif classifies:
+            wrong.append("data_dir")
+        if is_public and not classifies and self.name != "cbt":
+            wrong.append("minimum_count")
         for option in self._given(*wrong):
             raise options.UsageError(
                 f"{option} cannot be given for dataset={self.name}, which is "
@@ -182,24 +173,19 @@ class Dataset:
 
 def _find_splits(path):
     """Returns the paths of the three splits in a folder, or `None`."""
-    matches = [
-        [
-            path / f"{name}{ending}"
-            for name in names
-            for ending in ("", ".txt")
-            if (path / f"{name}{ending}").exists()
-        ]
-        for names in _SPLITS
-    ]
-    if not any(matches):
+    found = {}
+    for names in _SPLITS:
+        paths = [path / f"{n}{end}" for n in names for end in ("", ".txt")]
+        found[names[0]] = next(filter(pathlib.Path.exists, paths), None)
+    if not any(found.values()):
         return None
-    for names, paths in zip(_SPLITS, matches):
-        if not paths:
+    for name, split in found.items():
+        if split is None:
             raise options.UsageError(
-                f"dataset={path} must hold {names[0]}.txt, or a folder "
-                f"{names[0]} of documents, because it holds other splits."
+                f"dataset={path} must hold {name}.txt, or a folder {name} of "
+                "documents, because it holds other splits."
             )
-    return [paths[0] for paths in matches]
+    return [*found.values()]
 
 
 # === How the text of an experiment is read ===
@@ -231,20 +217,19 @@ def _describe(corpus, is_counted):
         print(corpus.description)
     known = corpus.vocabulary
     unknown = (corpus.train.tokens == known.unknown_id).mean()
-    rarer = (
-        ", as it is written there or for rarer words (--minimum_count and "
-        "--vocabulary_size say which)"
-    )
-    print(
+    line = (
         f"The vocabulary has {len(known):,} {unit_of(known)}; {unknown:.1%} of "
-        f"the training text is {known.unknown}{rarer if is_counted else ''}."
+        f"the training text is {known.unknown}"
     )
+    if is_counted:
+        line += ", as it is written there or for rarer words (--minimum_count "
+        line += "and --vocabulary_size say which)"
+    print(f"{line}.")
 
 
 def unit_of(vocabulary):
     """Returns the unit of a vocabulary's tokens, such as "words"."""
-    splits_words = not all(map(vocabulary.begins_word, vocabulary.tokens))
-    if splits_words:
+    if not all(map(vocabulary.begins_word, vocabulary.tokens)):
         return "pieces of words"
     split = vocabulary.tokenizer.get_config().get("split")
     return "characters" if split == "characters" else "words"

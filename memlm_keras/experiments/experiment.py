@@ -11,12 +11,10 @@ import statistics
 import memlm_keras as memlm
 from memlm_keras import files
 from memlm_keras import registry
+from memlm_keras.experiments import datasets
 from memlm_keras.experiments import measurements
 from memlm_keras.experiments import options
 from memlm_keras.experiments import process
-from memlm_keras.experiments.datasets import Dataset
-from memlm_keras.experiments.datasets import evaluation_batches
-from memlm_keras.experiments.datasets import reads_sentences
 from memlm_keras.experiments.names import find_preset
 from memlm_keras.experiments.run_folder import CONFIG
 from memlm_keras.experiments.run_folder import RunFolder
@@ -119,10 +117,10 @@ class Experiment:
             options.OVERRIDES.values(), overrides, kind=self.kind
         )
         self.preset = self._make_preset()
-        self.dataset = Dataset(
+        self.dataset = datasets.Dataset(
             dataset,
             self.kind,
-            sentences=reads_sentences(self.preset),
+            sentences=datasets.reads_sentences(self.preset),
             reading={
                 option.name: self.overrides[option.name]
                 for option in options.READING
@@ -461,7 +459,7 @@ class Experiment:
         if of is not model:
             self._scores = of, scores = model, {}
         if split not in scores:
-            batches = evaluation_batches(self, model, split)
+            batches = datasets.evaluation_batches(self, model, split)
             scores[split] = model.score_batches(batches, verbose=verbose)
         return scores[split]
 

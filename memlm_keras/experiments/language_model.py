@@ -235,7 +235,6 @@ class LanguageModelExperiment(Experiment):
             )
 
     def noised(self, batches):
-        """Adds the preset's noise, if any, to batches."""
         if noise := self.preset.get("noise"):
             batches = memlm.smoothing.NoisedBatches(
                 batches, statistics=self._statistics(), seed=self.seed, **noise
@@ -243,7 +242,6 @@ class LanguageModelExperiment(Experiment):
         return batches
 
     def _statistics(self):
-        """Returns counts of the training text, for noise and smoothing."""
         return memlm.smoothing.StreamStatistics.count(
             self.corpus.train.tokens, len(self.corpus.vocabulary)
         )
@@ -400,7 +398,6 @@ def _change_training(preset, overrides):
 
 
 def _rates(overrides, schedule):
-    """Returns the settings of the learning rate schedule."""
     if epochs := overrides.get("linear_decay"):
         return {"linear_decay": epochs}
     halve_after = overrides.get("halve_after", schedule.get("halve_after"))
@@ -431,7 +428,6 @@ def _warn_of_few_documents(corpus, batches):
 
 
 def _change_smoothing(name, preset, overrides):
-    """Applies the overrides `rate` and `other_words` to a preset."""
     noise = preset.get("noise")
     smoothing = datasets.smoothing_of(preset["model"])
     if "rate" in overrides:

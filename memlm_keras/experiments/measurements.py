@@ -43,15 +43,6 @@ class Measurement:
     needs: dict
     check: Callable | None = None  # of (experiment, options); may raise
 
-    def settings(self, asked):
-        """Returns the settings that identify the measurement, or `None` if it
-        is not requested."""
-        if not all(asked.get(option) for option in self.needs):
-            return None
-        if self.name == COMPLETION:
-            return {"files": identity([asked[o] for o in self.needs])}
-        return {key: asked[o] for o, key in self.needs.items() if key}
-
 
 @dataclasses.dataclass(frozen=True)
 class Request:
@@ -65,11 +56,9 @@ class Request:
 
     @property
     def name(self):
-        """Key of the measurement in results."""
         return self.measurement.name
 
     def make(self, model, verbose, before):
-        """Measures a model; returns a dict of JSON values."""
         found = self.measurement.function(
             self.experiment, model, self.asked, verbose, before
         )
@@ -99,10 +88,15 @@ def requests(experiment, asked, before):
         asked = {"dynamic": tokens <= most, **asked}
     found = []
     for each in MEASUREMENTS:
-        settings = each.settings(asked)
         by_option = next(iter(each.needs)) in typed
-        if settings is not None and (by_option or len(each.needs) < 2):
-            found.append(Request(experiment, each, asked, settings, by_option))
+        if not all(map(asked.get, each.needs)) or (
+            len(each.needs) > 1 and not by_option
+        ):
+            continue
+        settings = {key: asked[o] for o, key in each.needs.items() if key}
+        if each.name == COMPLETION:
+            settings = {"files": identity(map(asked.get, each.needs))}
+        found.append(Request(experiment, each, asked, settings, by_option))
     return found
 
 
@@ -184,7 +178,6 @@ def add_cache(experiment, model, asked, verbose, before=None):
 
 
 def cache_of(results):
-    """Makes the cache of an earlier measurement."""
     return memlm.mixtures.NeuralCache(**{k: results[k] for k in _CACHE})
 
 
@@ -380,7 +373,6 @@ def answer_cbt(experiment, model, verbose):
 
 
 def cbt_questions(experiment):
-    """Returns a dict of the test questions of each word type."""
     data_dir = experiment.overrides.get("data_dir")
     return {
         word_type: memlm.data.cbt_questions(

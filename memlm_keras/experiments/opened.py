@@ -1,6 +1,7 @@
 """Finds the runs and models that commands name."""
 
 import contextlib
+import dataclasses
 import functools
 import itertools
 import pathlib
@@ -28,23 +29,16 @@ def open_run(path):
     return Opened(str(path), folder, preset)
 
 
+@dataclasses.dataclass
 class Opened:
-    """A run folder, or a model without a run folder.
+    """A run folder, or a model without a run folder."""
 
-    Attributes:
-        path: string, the path or name that the user typed.
-        folder: `RunFolder`, or `None` for a model without one.
-        preset: folder of a trained model, or `None`.
-    """
-
-    def __init__(self, path, folder, preset=None):
-        self.path = path
-        self.folder = folder
-        self.preset = preset
+    path: str  # path or name that the user typed
+    folder: RunFolder | None
+    preset: pathlib.Path | None = None  # folder of a trained model
 
     @property
     def name(self):
-        """Name of the run folder or the model's file."""
         if self.folder is None:
             return pathlib.Path(self.path).resolve().stem
         return self.folder.path.resolve().name
@@ -52,9 +46,7 @@ class Opened:
     @property
     def counts(self):
         """Whether this is an n-gram model, counted again at each use."""
-        return (
-            self.folder is not None and self.folder.kind == options.KNESER_NEY
-        )
+        return self.folder and self.folder.kind == options.KNESER_NEY
 
     @functools.cached_property
     def recipe(self):
@@ -105,7 +97,6 @@ class Opened:
 
     @property
     def vocabulary(self):
-        """The vocabulary of the model."""
         if self.counts:
             return self.experiment.corpus.vocabulary
         if self.model.vocabulary is None:

@@ -50,7 +50,6 @@ def text_of(error):
 
 
 def print_error(program, error):
-    """Prints an error as one line."""
     line = " ".join(text_of(error).split()) or type(error).__name__
     # An error may quote the output of another process.
     if len(line) > 800:
@@ -134,7 +133,6 @@ class Option:
 
     @property
     def expected(self):
-        """Describes the accepted values."""
         if self.choices is not None:
             return f"one of {', '.join(map(str, self.choices))}"
         names = {int: "an integer", float: "a number", bool: "true or false"}

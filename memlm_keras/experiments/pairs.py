@@ -219,13 +219,10 @@ def predict_pairs(model, path):
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {name: [row.get(name, "") for row in rows] for name in names}
     predicted = [max(each, key=each.get) for each in found]
-    own = {
-        "predicted": predicted,
-        **{
-            f"probability_{label}": np.array([each[label] for each in found])
-            for label in found[0]
-        },
-    }
+    own = {"predicted": predicted}
+    for label in found[0]:
+        probabilities = [each[label] for each in found]
+        own[f"probability_{label}"] = np.array(probabilities)
     for name, values in own.items():
         columns[f"memlm_{name}" if name in columns else name] = values
     labels, notes = [*map(str, found[0])], []

@@ -9,10 +9,8 @@ import shlex
 from memlm_keras import files
 from memlm_keras import registry
 from memlm_keras.experiments import options
+from memlm_keras.experiments import process
 from memlm_keras.experiments.names import find_preset
-from memlm_keras.experiments.process import import_keras
-from memlm_keras.experiments.process import provenance
-from memlm_keras.experiments.process import typed
 
 CONFIG = "config.json"
 RESULTS = "results.json"
@@ -242,7 +240,6 @@ class RunFolder:
         )
 
     def save(self, model):
-        """Saves a trained model in `model.keras`."""
         with files.atomic_path(self.model_path) as temporary:
             model.save(temporary)
 
@@ -252,7 +249,7 @@ class RunFolder:
         others = {
             _RECIPE: recipe,
             **({_KIND: kind} if kind else {}),
-            _COMMAND: command or typed(),
+            _COMMAND: command or process.typed(),
         }
         write_json(self.path / CONFIG, settings | others)
 
@@ -264,7 +261,7 @@ class RunFolder:
             "most_epochs": epochs,
             "patience": patience,
             **measured,
-            **provenance(command),
+            **process.provenance(command),
         }
         write_json(self.path / RESULTS, results)
         return results
@@ -299,7 +296,7 @@ class RunFolder:
 
 def load_file(path):
     """Loads a model of this package from a `.keras` file, not compiled."""
-    import_keras()
+    process.import_keras()
     # Registers the layers of papers in other packages.
     registry.papers()
     return files.load_model(path, "trained model")

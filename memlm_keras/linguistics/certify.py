@@ -330,7 +330,6 @@ def _rows_apart(reader, texts):
 
 
 def _same(reader, texts, other):
-    """Compares two models."""
     if other is None:
         raise _NotApplicable("no second model to compare with (`same_as`)")
     for text in (texts.text, *texts.others):
@@ -689,7 +688,6 @@ class _Function(_Reader):
 
 
 def _reader(model, vocabulary_size):
-    """Returns the `_Reader` of a model."""
     if isinstance(model, DynamicEvaluator):
         return _Adaptive(model, vocabulary_size)
     if isinstance(model, Streams):

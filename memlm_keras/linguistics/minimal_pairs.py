@@ -37,16 +37,17 @@ LEVELS = {
     "phenomenon": ("linguistics_term", "phenomenon"),
     "paradigm": ("UID", "paradigm"),
 }
-# For each method: fields of both contexts, and fields of the words after them.
+# For each method: fields of the good and of the bad text. The last one is
+# scored.
 METHODS = {
-    "simple": ((None, None), SENTENCES),
+    "simple": (("sentence_good",), ("sentence_bad",)),
     "one_prefix": (
-        ("one_prefix_prefix", "one_prefix_prefix"),
-        ("one_prefix_word_good", "one_prefix_word_bad"),
+        ("one_prefix_prefix", "one_prefix_word_good"),
+        ("one_prefix_prefix", "one_prefix_word_bad"),
     ),
     "two_prefix": (
-        ("two_prefix_prefix_good", "two_prefix_prefix_bad"),
-        ("two_prefix_word", "two_prefix_word"),
+        ("two_prefix_prefix_good", "two_prefix_word"),
+        ("two_prefix_prefix_bad", "two_prefix_word"),
     ),
 }
 _PROTOCOLS = {
@@ -194,7 +195,6 @@ class MinimalPairs(GroupedResults):
         return next((pair[n] for n in names if n in pair), None)
 
     def _accuracy(self, places):
-        """Returns the `PairAccuracy` of some pairs."""
         places = np.array(places)
         right = (self.good > self.bad).astype("float64")
         tie, same = self.good == self.bad, self.same
@@ -297,8 +297,7 @@ def minimal_pairs(
             f"Received: eos={eos!r} and method={method!r}"
         )
     pairs = [_as_dict(f"Pair {n}", pair) for n, pair in enumerate(pairs, 1)]
-    contexts, words = METHODS[method]
-    needed = {*words, *filter(None, contexts)}
+    needed = set().union(*METHODS[method])
     pairs = [pair for pair in pairs if all(map(pair.get, needed))]
     if not pairs:
         raise ValueError(
@@ -307,17 +306,15 @@ def minimal_pairs(
         )
     vocabulary = require_vocabulary(model, vocabulary)
     sides = []
-    for context, word in zip(contexts, words):
+    for fields in METHODS[method]:
         texts = []
         for pair in pairs:
-            parts = (
-                [pair[word]] if context is None else [pair[context], pair[word]]
-            )
+            parts = [pair[field] for field in fields]
             texts.append(TokenizedText(vocabulary, parts, eos))
             if len(texts[-1].ids) == texts[-1].starts[-1] + eos:
                 raise ValueError(
                     "`pairs` must have a token in each text. Received: "
-                    f"{pair[word]!r}, which has no token in the vocabulary"
+                    f"{parts[-1]!r}, which has no token in the vocabulary"
                 )
         sides.append(texts)
     scores = token_scores(
@@ -327,33 +324,25 @@ def minimal_pairs(
         batch_size,
         verbose,
     )
-    combine = np.mean if mean else np.sum
+    combine, rows = np.mean if mean else np.sum, iter(scores)
     good, bad = (
-        np.array(
-            [
-                combine(row[text.starts[-1] :])
-                for text, row in zip(side, scores[begin:])
-            ]
-        )
-        for side, begin in zip(sides, (0, len(pairs)))
+        np.array([combine(next(rows)[text.starts[-1] :]) for text in side])
+        for side in sides
     )
     unknown_good, unknown_bad = (
         tuple(" ".join(text.unknown) for text in side) for side in sides
     )
-    counted = "mean" if mean else "sum"
-    end = "with <eos>" if eos else "without <eos>"
     result = MinimalPairs(
         pairs=tuple(pairs),
         good=good,
         bad=bad,
-        same=np.array(
-            [np.array_equal(a.ids, b.ids) for a, b in zip(*sides, strict=True)]
-        ),
+        same=np.array([np.array_equal(a.ids, b.ids) for a, b in zip(*sides)]),
         unknown_good=unknown_good,
         unknown_bad=unknown_bad,
         protocol=(
-            f"{counted} of natural-log probabilities {_PROTOCOLS[method]}, "
-            f"{end}, state reset before each sentence"
+            f"{'mean' if mean else 'sum'} of natural-log probabilities "
+            f"{_PROTOCOLS[method]}, {'with' if eos else 'without'} <eos>, "
+            "state reset before each sentence"
         ),
     )
     if verbose:
@@ -411,11 +400,8 @@ class TokenizedText:
                 )
             self.starts.append(len(start))
         ids = [vocabulary[token] for token in tokens]
-        self.unknown = [
-            token
-            for token, id in zip(tokens, ids)
-            if id == vocabulary.unknown_id
-        ]
+        unknown = vocabulary.unknown_id
+        self.unknown = [t for t, id in zip(tokens, ids) if id == unknown]
         if eos:
             ids.append(vocabulary.end_of_sentence_id)
         self.ids = np.array(ids, "int32")
@@ -449,7 +435,6 @@ def token_scores(model, sentences, vocabulary, batch_size=_ROWS, verbose=0):
 
 
 def _score(sentences, model, vocabulary, rows):
-    """Scores a batch of sentences."""
     end = np.int32(vocabulary.end_of_sentence_id)
     if isinstance(model, StreamingModel):
         # The last batch has as many rows as the others, so that no other shape

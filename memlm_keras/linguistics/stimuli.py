@@ -51,8 +51,8 @@ class StimulusSurprisal(tables.ResultTable):
         The columns of the table come first. A new column whose name is taken
         gets the prefix `memlm_`.
         """
-        end = self._ends()
         own = self.words.columns()
+        end = np.diff(self.words.sentence, append=0) != 0
         length = [math.nan if e else len(w) for e, w in zip(end, own["word"])]
         described = {
             f"surprisal_{self.words.unit}": self.words.surprisal,
@@ -125,10 +125,6 @@ class StimulusSurprisal(tables.ResultTable):
             f"memlm_{name}" if name in table else name: values
             for name, values in own.items()
         }
-
-    def _ends(self):
-        """Returns whether each word is the end of a sentence."""
-        return np.diff(self.words.sentence, append=0) != 0
 
     @property
     def notes(self):
@@ -377,15 +373,12 @@ def count_words(text, vocabulary):
         for special in (vocabulary.unknown, vocabulary.end_of_sentence):
             del counts[special]
         return counts
+    lines = ids
     if isinstance(ids, np.ndarray):
-        ends = np.flatnonzero(ids == vocabulary.end_of_sentence_id)
-        lines = (
-            vocabulary.detokenize(part[part != vocabulary.end_of_sentence_id])
-            for part in np.split(ids, ends + 1)
-            if part.size
-        )
-        ids = lines
-    for line in ids:
+        end = vocabulary.end_of_sentence_id
+        parts = np.split(ids, np.flatnonzero(ids == end) + 1)
+        lines = (vocabulary.detokenize(p[p != end]) for p in parts if p.size)
+    for line in lines:
         if pieces:
             counts.update(word.strip(_PUNCTUATION) for word in line.split())
         else:

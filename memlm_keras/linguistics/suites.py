@@ -397,7 +397,6 @@ class SuiteResults(GroupedResults):
         return self.items[place][name]
 
     def _accuracy(self, places):
-        """Returns the `SuiteAccuracy` of some items."""
         items = [self.items[place] for place in places]
         suites = [
             np.array([float(self.items[place]["correct"]) for place in group])
@@ -461,27 +460,20 @@ def suite_results(model, suites, vocabulary=None, batch_size=128, verbose=1):
             "`suites` must have different names. Received: "
             f"{', '.join(sorted(names))}"
         )
-    places = [
-        (suite, number, condition)
-        for suite in suites
-        for number, conditions in suite.items.items()
-        for condition in conditions
-    ]
     texts = [
-        TokenizedText(vocabulary, [*suite.items[number][condition].values()])
-        for suite, number, condition in places
+        TokenizedText(vocabulary, [*regions.values()])
+        for suite in suites
+        for conditions in suite.items.values()
+        for regions in conditions.values()
     ]
     scores = token_scores(
         model, [text.ids for text in texts], vocabulary, batch_size, verbose
     )
-    measured = {}
-    for (suite, number, condition), text, row in zip(places, texts, scores):
-        of_item = measured.setdefault((suite.name, number), {})
-        of_item[condition] = text, -row / UNITS["bits"]
+    measured = zip(texts, scores)
     evaluated = [
-        _evaluate(suite, number, measured[suite.name, number])
+        _evaluate(suite, number, {name: next(measured) for name in conditions})
         for suite in suites
-        for number in suite.items
+        for number, conditions in suite.items.items()
     ]
     results = SuiteResults(
         regions=tuple(row for _, regions in evaluated for row in regions),
@@ -498,9 +490,10 @@ def suite_results(model, suites, vocabulary=None, batch_size=128, verbose=1):
 
 def _evaluate(suite, number, measured):
     """Returns an item and its regions as dicts; `measured` has a
-    `TokenizedText` and its surprisal in bits for each condition."""
+    `TokenizedText` and the scores of its tokens for each condition."""
     sums = {}
-    for condition, (text, bits) in measured.items():
+    for condition, (text, scores) in measured.items():
+        bits = -scores / UNITS["bits"]
         names = suite.items[number][condition]
         ends = [*text.starts[1:], len(bits)]
         for region, begin, end in zip(names, text.starts, ends):

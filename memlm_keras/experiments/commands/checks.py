@@ -173,7 +173,6 @@ def _table(result, published):
 
 
 def _cell(value):
-    """Formats a number, an interval or `None`."""
     if isinstance(value, tuple):
         return " to ".join(map(_cell, value))
     if isinstance(value, float):

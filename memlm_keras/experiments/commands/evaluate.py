@@ -132,7 +132,6 @@ def _results_before(opened, text):
 
 
 def _evaluate_file(opened, text, measures, verbose):
-    """Measures a language model without its run folder."""
     _require_no_measures(opened, measures)
     with process.quiet(verbose):
         model, corpus, batches = _file_and_text(opened, text)
@@ -187,7 +186,6 @@ def _file_and_text(opened, text):
 
 
 def _evaluate_mean(runs, given, verbose):
-    """Measures the average of the predictions of several models."""
     for name, value in given.items():
         raise options.UsageError(
             f"--{name} needs a single RUN: an average is measured on the text "

@@ -164,7 +164,6 @@ def attention(
 
 
 def _write_page(opened, text, out):
-    """Writes an HTML page with a model's attention in a text."""
     model = opened.model_that("attention")
     # The page cannot show the attention of classifiers to another sentence.
     if getattr(model, "attending", None) is None:

@@ -157,7 +157,7 @@ def surprisal(
     if tables:
         reading["reset"] = True if reset is None else reset
         return _write_stimuli(
-            texts[0], opened[0], model, vocabulary, reading, out, **stimuli
+            texts[0], opened[0], model, reading, out, **stimuli
         )
     reading["reset"] = bool(reset)
     store = memlm.data.text_store
@@ -186,10 +186,8 @@ def surprisal(
             columns = found.columns()
             if has_documents:
                 columns = {"document": [name] * len(found), **columns}
-            header, _, rows = memlm.data.tables.table_text(columns).partition(
-                "\n"
-            )
-            written.write(rows if count else f"{header}\n{rows}")
+            table = memlm.data.tables.table_text(columns)
+            written.write(table.partition("\n")[2] if count else table)
             count += len(found)
             unknown += found.unknown.sum()
         if not count:
@@ -228,7 +226,6 @@ def _write_stimuli(
     path,
     opened,
     model,
-    vocabulary,
     reading,
     out,
     sentence=None,
@@ -238,14 +235,15 @@ def _write_stimuli(
     spillover=0,
 ):
     """Writes the surprisal of words or regions in a table of sentences."""
+    vocabulary = opened.vocabulary
     if by != "word" and regions is None:
         raise options.UsageError("--by needs --regions.")
     linguistics = memlm.linguistics
     with options.wrong_use():
         rows = linguistics.read_stimuli(path)
     if sentence is None:
-        names = [name for name in rows[0] if name.lower() == "sentence"]
-        sentence = names[0] if names else None
+        names = (name for name in rows[0] if name.lower() == "sentence")
+        sentence = next(names, None)
     if sentence is None:
         raise options.UsageError(
             f"{path} has no column called sentence: name one with --sentence. "
@@ -266,10 +264,8 @@ def _write_stimuli(
             spillover=spillover,
             **reading,
         )
-    if out is not None:
-        result.write(out, by=by)
-    else:
-        print(result.to_tsv(by=by), end="")
+    with process.writing(out) as file:
+        file.write(result.to_tsv(by=by))
     if unknown := result.words.unknown.sum():
         process.print_notes(
             [f"{unknown} of {len(result.words)} words have unknown tokens."]
@@ -277,7 +273,6 @@ def _write_stimuli(
 
 
 def _counted_text(frequency, opened):
-    """Returns the text in which to count words for their frequencies."""
     if frequency != "train":
         with options.wrong_use():
             return [*memlm.data.text_store.read_lines(frequency)]

@@ -93,7 +93,6 @@ def table(
 
 
 def _show_tables(paper, others):
-    """Prints the tables of a paper."""
     tables = {f"{paper}/{t.name}": t for t in presets.papers()[paper].tables}
     if others:
         raise options.UsageError(

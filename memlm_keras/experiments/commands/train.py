@@ -70,6 +70,7 @@ def train(
             )
         # Wrong options raise an error before a text is read.
         experiment = Experiment(preset or SMALLEST, dataset, **values)
+        language_model = experiment.kind == options.LANGUAGE_MODEL
         name, choice = experiment.name, None
         own_text = dataset not in options.TEXTS
         sized = any(
@@ -93,8 +94,6 @@ def train(
                 **values,
                 **choice.options,
             )
-        language_model = experiment.kind == options.LANGUAGE_MODEL
-        if choice is not None:
             experiment.check_measures(measures)
             _print_choice(choice, preset, dataset, values, running)
             running = {**choice.running, **running}
@@ -142,7 +141,6 @@ def train(
 
 
 def _print_choice(choice, preset, dataset, values, running):
-    """Prints the choice and its reasons."""
     print("\n".join(choice.reasons))
     chosen = {**values, **choice.options, **choice.running, **running}
     print(f"Chosen: {_command(choice.preset, dataset, chosen)}")
@@ -156,7 +154,6 @@ def _print_choice(choice, preset, dataset, values, running):
 
 
 def _command(preset, dataset, values):
-    """Returns the command for training with these options."""
     flags = [options.as_flag(name, value) for name, value in values.items()]
     return shlex.join(
         ["memlm", "train", preset, f"--dataset={dataset}", *flags]

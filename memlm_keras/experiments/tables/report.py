@@ -64,7 +64,6 @@ def markdown_table(columns, rows):
 
 
 def write_lines(path, lines):
-    """Writes lines of text to a file."""
     with files.atomic_path(path) as temporary:
         temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

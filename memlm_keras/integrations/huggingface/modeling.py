@@ -409,18 +409,14 @@ def wrap(lm, vocabulary=None):
 def write(model, vocabulary, options, path):
     """Writes a folder that `from_pretrained` loads; see `serving.export`."""
     model, tokenizer = wrap(model, vocabulary)
-    classes = {
-        name: f"{pathlib.Path(MODULE).stem}.{cls.__name__}"
-        for name, cls in (
-            ("AutoConfig", MemlmConfig),
-            ("AutoModelForCausalLM", MemlmForCausalLM),
-            ("AutoTokenizer", MemlmTokenizer),
-        )
-    }
+    module = pathlib.Path(MODULE).stem
     tokenizer.init_kwargs["auto_map"] = {
-        "AutoTokenizer": [classes.pop("AutoTokenizer"), None]
+        "AutoTokenizer": [f"{module}.MemlmTokenizer", None]
     }
-    model.config.auto_map = classes
+    model.config.auto_map = {
+        "AutoConfig": f"{module}.MemlmConfig",
+        "AutoModelForCausalLM": f"{module}.MemlmForCausalLM",
+    }
     path.mkdir()
     tokenizer.save_pretrained(path)
     model.save_pretrained(path)
