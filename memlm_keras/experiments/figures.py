@@ -88,10 +88,9 @@ def draw_language_model(experiment, model, folder, pictures, verbose=1):
         draw_sentence({name: model}, corpus, path, pictures.get("sentence"))
         drawn.append(path)
     for each in analyses_of(pictures):
-        draw, *names = ANALYSES[each]
-        paths = [folder / name for name in names]
-        draw(experiment, model, title, paths, pictures, verbose)
-        drawn.append(paths[0])
+        draw, name = ANALYSES[each]
+        drawn.append(folder / f"{name}.png")
+        draw(experiment, model, title, drawn[-1], pictures, verbose)
     return drawn
 
 
@@ -244,7 +243,7 @@ def _draw_mean(model, name, corpus, batches, folder):
     return [path]
 
 
-def _draw_columns(experiment, model, title, paths, pictures, verbose):
+def _draw_columns(experiment, model, title, path, pictures, verbose):
     corpus = experiment.corpus
     end = corpus.vocabulary.end_of_sentence_id
     words = np.count_nonzero(corpus.test.tokens != end)
@@ -256,19 +255,19 @@ def _draw_columns(experiment, model, title, paths, pictures, verbose):
         seed=experiment.seed,
         verbose=int(verbose == 1),
     )
-    memlm.analysis.plot_attention_columns(columns, paths[0], title)
-    memlm.analysis.write_attention_columns(columns, paths[1])
+    memlm.analysis.plot_attention_columns(columns, path, title)
+    memlm.analysis.write_attention_columns(columns, path.with_suffix(".csv"))
 
 
-def _draw_predictions(experiment, model, title, paths, pictures, verbose):
+def _draw_predictions(experiment, model, title, path, pictures, verbose):
     corpus = experiment.corpus
     words = drawn_words(corpus, pictures.get("sentence"))
     found = memlm.analysis.sentence_predictions(model, words, corpus.vocabulary)
-    memlm.analysis.plot_sentence_predictions(found, paths[0], title)
-    memlm.analysis.write_sentence_predictions(found, paths[1])
+    memlm.analysis.plot_sentence_predictions(found, path, title)
+    memlm.analysis.write_sentence_predictions(found, path.with_suffix(".csv"))
 
 
-def _draw_pairs(experiment, model, title, paths, pictures, verbose):
+def _draw_pairs(experiment, model, title, path, pictures, verbose):
     corpus = experiment.corpus
     pairs = memlm.analysis.distant_pairs(
         model,
@@ -278,12 +277,13 @@ def _draw_pairs(experiment, model, title, paths, pictures, verbose):
         minimum_distance=_NEAREST,
         verbose=int(verbose == 1),
     )
-    memlm.analysis.plot_distant_pairs(pairs, paths[0], title)
-    memlm.analysis.write_distant_pairs(pairs, paths[1])
-    memlm.analysis.write_counts_by_distance(pairs, paths[2])
+    memlm.analysis.plot_distant_pairs(pairs, path, title)
+    memlm.analysis.write_distant_pairs(pairs, path.with_suffix(".csv"))
+    by_distance = path.with_name(f"{path.stem}_by_distance.csv")
+    memlm.analysis.write_counts_by_distance(pairs, by_distance)
 
 
-def _draw_dependencies(experiment, model, title, paths, pictures, verbose):
+def _draw_dependencies(experiment, model, title, path, pictures, verbose):
     vocabulary = experiment.corpus.vocabulary
     name, parses = _parses(experiment, pictures)
     words = [word for sentence in parses for word in sentence.words]
@@ -297,12 +297,14 @@ def _draw_dependencies(experiment, model, title, paths, pictures, verbose):
     )
     memlm.analysis.plot_dependency_attention(
         attention,
-        paths[0],
+        path,
         attention.most_frequent(_DEPENDENCIES_DRAWN),
         f"{title}, {name}",
         minimum_pairs=_FEWEST_PAIRS,
     )
-    memlm.analysis.write_dependency_attention(attention, paths[1])
+    memlm.analysis.write_dependency_attention(
+        attention, path.with_suffix(".csv")
+    )
 
 
 def _parses(experiment, pictures):
@@ -324,28 +326,11 @@ def _parses(experiment, pictures):
         return paths[0].stem, [each for path in paths for each in read(path)]
 
 
-# Analyses of Tran et al. (2016, Section 5): functions, and files that they
-# write.
+# Analyses of Tran et al. (2016, Section 5): functions, and names of the PNG and
+# CSV files that they write.
 ANALYSES = {
-    "columns": (
-        _draw_columns,
-        "attention_columns.png",
-        "attention_columns.csv",
-    ),
-    "predictions": (
-        _draw_predictions,
-        "sentence_predictions.png",
-        "sentence_predictions.csv",
-    ),
-    "pairs": (
-        _draw_pairs,
-        "distant_pairs.png",
-        "distant_pairs.csv",
-        "distant_pairs_by_distance.csv",
-    ),
-    "dependencies": (
-        _draw_dependencies,
-        "dependency_attention.png",
-        "dependency_attention.csv",
-    ),
+    "columns": (_draw_columns, "attention_columns"),
+    "predictions": (_draw_predictions, "sentence_predictions"),
+    "pairs": (_draw_pairs, "distant_pairs"),
+    "dependencies": (_draw_dependencies, "dependency_attention"),
 }

@@ -123,20 +123,13 @@ def perplexities(
 
     `batches` and `scores` map a split to its batches and to known scores, or
     `None`."""
-    return {
-        split: plain_with_bits(
-            memlm.evaluation.perplexity(
-                model,
-                batches(split),
-                verbose=verbose,
-                also=also,
-                scores=scores(split),
-            ),
-            corpus,
-            split,
+    results = {}
+    for split in splits:
+        found = memlm.evaluation.perplexity(
+            model, batches(split), verbose, also, scores=scores(split)
         )
-        for split in splits
-    }
+        results[split] = plain_with_bits(found, corpus, split)
+    return results
 
 
 def plain_with_bits(result, corpus, split):
@@ -167,11 +160,12 @@ def describe_bits(values):
     return line
 
 
-def add_cache(experiment, model, asked, verbose, before=None):
+def add_cache(experiment, model, asked, verbose, before):
     """Returns the model with its best cache, and the cache's settings, taken
-    from `before` if the cache size is the same."""
-    if before and before["size"] == asked["cache_size"]:
-        cache = cache_of(before)
+    from the results `before` if the cache size is the same."""
+    known = before.get("cache")
+    if known and known["size"] == asked["cache_size"]:
+        cache = cache_of(known)
     else:
         cache = _choose_cache(experiment, model, asked, verbose).cache
     return model.with_mixture(cache), _settings_of(cache)
@@ -238,9 +232,7 @@ def _check_cache(experiment, asked):
 
 
 def _dynamic_with_cache(experiment, model, asked, verbose, before):
-    cached, settings = add_cache(
-        experiment, model, asked, verbose, before.get("cache")
-    )
+    cached, settings = add_cache(experiment, model, asked, verbose, before)
     name = "Dynamic evaluation with a cache"
     found = _dynamic(experiment, cached, asked, verbose, before, name)
     return {**settings, **found}
@@ -489,14 +481,9 @@ def print_requested(results, requests):
     compared = comparison.NAME in results
     if compared:
         print("\n".join(comparison.describe(results)))
-    print_numbers(
-        {
-            request.name: results[request.name]
-            for request in requests
-            if request.name != comparison.NAME
-            and (request.typed or not compared)
-        }
-    )
+    shown = [r.name for r in requests if r.typed or not compared]
+    shown = [name for name in shown if name != comparison.NAME]
+    print_numbers({name: results[name] for name in shown})
 
 
 def print_numbers(results):

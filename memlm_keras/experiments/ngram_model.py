@@ -41,14 +41,11 @@ class NgramExperiment(Experiment):
         return counted, cached
 
     def measure(self, model, verbose=0):
-        return {
-            split: measurements.plain_with_bits(
-                model.perplexity(getattr(self.corpus, split)),
-                self.corpus,
-                split,
-            )
-            for split in ("validation", "test")
-        }
+        results, corpus = {}, self.corpus
+        for split in ("validation", "test"):
+            found = model.perplexity(getattr(corpus, split))
+            results[split] = measurements.plain_with_bits(found, corpus, split)
+        return results
 
     def estimate(self):
         """Counts n-grams and measures; returns the dict for `results.json`."""

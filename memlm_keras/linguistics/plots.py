@@ -9,12 +9,11 @@ from memlm_keras.linguistics.minimal_pairs import published_mean
 def draw_accuracies(measured, path, published):
     """Draws accuracies by circuit, phenomenon or paradigm."""
     first = next(iter(measured.values()))
-    levels = [
+    level = next(
         level
         for level in ("circuit", "phenomenon", "paradigm")
         if level in first.levels and first.by(level)
-    ]
-    level = levels[0]
+    )
     groups = list(first.by(level))
     figure, axes = pictures.subplots(8, 1.5 + 0.4 * len(groups))
     places = range(len(groups))

@@ -86,21 +86,18 @@ class StimulusSurprisal(tables.ResultTable):
         groups = np.split(places, starts[1:])
         first = places[starts]
         name = f"surprisal_{self.words.unit}"
+        words = np.array(self.words.words, "object")
         sums = [self.words.surprisal[group].sum() for group in groups]
         columns = self.columns()
         own = {
             "region": self.region[first],
             "position": self.words.position[first],
-            "words": [
-                " ".join(self.words.words[place] for place in group)
-                for group in groups
-            ],
+            "words": [" ".join(words[group]) for group in groups],
             name: np.array(sums),
             f"mean_{name}": np.array(sums) / [*map(len, groups)],
             "unknown": [int(self.words.unknown[g].any()) for g in groups],
             "length": np.array(
-                [sum(len(self.words.words[p]) for p in g) for g in groups],
-                "float64",
+                [sum(map(len, words[g])) for g in groups], "float64"
             ),
         }
         if self.log_frequency is not None:
@@ -207,12 +204,11 @@ def stimulus_surprisal(
     words, in_region = [], []
     lines = getattr(rows, "lines", None)
     for number, row in enumerate(rows):
-        with tables.naming(
-            f"line {lines[number]}" if lines else f"Row {number + 1}"
-        ):
+        place = f"line {lines[number]}" if lines else f"Row {number + 1}"
+        with tables.naming(place):
             found, of_regions = _words(row, sentence, regions)
-            words.append(found)
-            in_region += [*of_regions, 0]
+        words.append(found)
+        in_region += [*of_regions, 0]
     if regions is not None and not any(in_region):
         raise ValueError(
             f"No word is in a region. Received: regions={regions!r}"
@@ -240,11 +236,9 @@ def stimulus_surprisal(
     joined = tokens.joined(starts, [w for each in words for w in [*each, *end]])
     frequencies = None
     if counts is not None:
-        numbers = [
-            n
-            for each in words
-            for n in [*(_count(w, counts, vocabulary) for w in each), 0]
-        ]
+        numbers = []
+        for each in words:
+            numbers += [*(_count(word, counts, vocabulary) for word in each), 0]
         frequencies = np.array(
             [math.log(n) if n else math.nan for n in numbers]
         )

@@ -290,7 +290,7 @@ def _side_by_side(runs, text, measures, verbose):
             experiment.check_measures(measures)
             before = _results_before(run, text)
             cached, _ = measurements.add_cache(
-                experiment, model, measures, verbose, before.get("cache")
+                experiment, model, measures, verbose, before
             )
             yield f"{name} with a cache", cached, experiment.corpus, batches
 

@@ -26,18 +26,13 @@ def presets(
     scale: float | None = None,
 ):
     pattern, size = pattern or "*", vocabulary_size or 10_000
-    names = [*memlm.presets.names(), *trained.SOURCES, *trained.names()]
-    names = list(dict.fromkeys(names))
-    matches = [
-        name
-        for name in names
-        if pattern in name or fnmatch.fnmatch(name, pattern)
-    ]
+    rows = memlm.presets.names()
+    names = [*dict.fromkeys((*rows, *trained.SOURCES, *trained.names()))]
+    matches = [n for n in names if pattern in n or fnmatch.fnmatch(n, pattern)]
     if not matches:
         raise options.UsageError(
             f"No preset matches {pattern!r}.{options.nearest(pattern, names)}"
         )
-    rows = set(memlm.presets.names())
     sizes = {} if scale is None else {"scale": scale}
     width = max(map(len, matches))
     print(
@@ -45,7 +40,7 @@ def presets(
         "description; weights are random until training"
     )
     last = None
-    for name in filter(rows.__contains__, matches):
+    for name in [name for name in matches if name in rows]:
         paper, row = registry.find(name)
         if paper is not last:
             print(f"\n{paper.source()}")

@@ -80,9 +80,8 @@ def run_all(runs, after=None, jobs=1, minutes=math.inf):
     else:
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             try:
-                for future in [
-                    pool.submit(run_one, *each) for each in numbered
-                ]:
+                futures = [pool.submit(run_one, *each) for each in numbered]
+                for future in futures:
                     future.result()
             except BaseException:
                 interrupted.set()
@@ -144,24 +143,19 @@ def train_in_process(folder, recipe, running, stop):
     """Runs `memlm train` in a new process, which logs to `log.txt`; returns
     `None`, or a message if it failed."""
     log = folder / "log.txt"
-    paths = [str(_PACKAGE), os.environ.get("PYTHONPATH")]
+    command = [sys.executable, "-m", "memlm_keras"]
+    command += _arguments(folder, recipe, running)
+    paths = filter(None, [str(_PACKAGE), os.environ.get("PYTHONPATH")])
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        children.PARENT: str(os.getpid()),
+    }
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with open(log, "a", encoding="utf-8") as file:
             process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "memlm_keras",
-                    *_arguments(folder, recipe, running),
-                ],
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                env={
-                    **os.environ,
-                    "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-                    children.PARENT: str(os.getpid()),
-                },
+                command, stdout=file, stderr=subprocess.STDOUT, env=environment
             )
             try:
                 while process.poll() is None and not stop():
@@ -181,12 +175,8 @@ def train_in_process(folder, recipe, running, stop):
         return None
     text = log.read_text(encoding="utf-8", errors="replace")
     last = text.splitlines()[-_LINES_OF_A_FAILURE:]
-    return "\n    ".join(
-        [
-            f"failed with exit status {process.returncode}; {log} ends with",
-            *last,
-        ]
-    )
+    head = f"failed with exit status {process.returncode}; {log} ends with"
+    return "\n    ".join([head, *last])
 
 
 def in_fresh_process(function, *arguments):

@@ -11,7 +11,6 @@ import itertools
 import json
 import os
 import pathlib
-import shutil
 import tarfile
 
 import keras
@@ -96,17 +95,12 @@ def write(model, vocabulary, options, path):
         path.joinpath(name).write_bytes((folder / name).read_bytes())
     with tarfile.open(options["engine"]) as archive:
         for name in ENGINE:
-            with (
-                archive.extractfile(f"package/dist/{name}") as file,
-                open(path / name, "wb") as written,
-            ):
-                shutil.copyfileobj(file, written)
-    packed = {
-        name: base64.b64encode(
-            gzip.compress(path.joinpath(name).read_bytes(), mtime=0)
-        ).decode()
-        for name in (MODEL, FACTS, *ENGINE[1:])
-    }
+            file = archive.extractfile(f"package/dist/{name}")
+            path.joinpath(name).write_bytes(file.read())
+    packed = {}
+    for name in (MODEL, FACTS, *ENGINE[1:]):
+        narrow = gzip.compress(path.joinpath(name).read_bytes(), mtime=0)
+        packed[name] = base64.b64encode(narrow).decode()
     text = f"const PACKED_FILES = {json.dumps(packed, indent=0)};\n"
     path.joinpath(PACKED).write_text(text, encoding="utf-8")
 
