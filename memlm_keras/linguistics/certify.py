@@ -182,9 +182,8 @@ def certify(
         require_positive_integer("length", length, _LEAST)
     reader = _reader(model, vocabulary_size)
     reader.length = length or _length_of(model)
-    other = None
     if same_as is not None:
-        other = _reader(same_as, reader.vocabulary_size)
+        reader.other = other = _reader(same_as, reader.vocabulary_size)
         reader.length = length or max(reader.length, _length_of(same_as))
         if other.vocabulary_size != reader.vocabulary_size:
             raise ValueError(
@@ -192,14 +191,14 @@ def certify(
                 f"{reader.vocabulary_size} words. Received: a model with "
                 f"{other.vocabulary_size} words"
             )
-    texts = _Texts(reader, seed)
+    reader.draw_texts(seed)
     return Certificate(
         model=reader.description,
         vocabulary_size=reader.vocabulary_size,
         tolerance=tolerance,
         seed=seed,
         checks=tuple(
-            _run(name, check(reader, texts), tolerance)
+            _run(name, check(reader), tolerance)
             for name, check in (
                 ("causal", _causal),
                 ("normalised", _normalised),
@@ -207,7 +206,7 @@ def certify(
                 ("step = segment = whole", _pieces),
                 ("resets forget all", _resets),
                 ("batch rows apart", _rows_apart),
-                ("says the same", lambda *a: _same(*a, other)),
+                ("says the same", _same),
             )
         ),
     )
@@ -255,18 +254,18 @@ def _difference(found, expected):
 # === Checks ===
 
 
-def _causal(reader, texts):
+def _causal(reader):
     """Changes later tokens, and compares earlier predictions."""
     if reader.one_step:
         raise _NotApplicable("the model reads one token at a time")
-    text = texts.text
+    text = reader.text
     scores, given = reader.scores(text), reader.gives_distributions
     distributions = reader.distributions(text) if given else None
     # Tokens beyond the longest window change too, if the text is that long.
     last = () if reader.length == _LEAST else (-_MORE + 2, -1)
     for cut in (*_CUTS, *(reader.length + place for place in last)):
         for end in sorted({cut + 1, reader.length}):
-            changed = texts.change(text, cut, end)
+            changed = reader.change(text, cut, end)
             where = f"before place {cut}, if tokens {cut} to {end - 1} change"
             yield reader.scores(changed)[:cut], scores[:cut], where
             if given:
@@ -276,51 +275,51 @@ def _causal(reader, texts):
     yield reader.scores(text[:_SEGMENT]), scores[:_SEGMENT], where
 
 
-def _normalised(reader, texts):
+def _normalised(reader):
     """Checks that probabilities over the vocabulary sum to one."""
-    for places, log_probabilities in reader.words_at(texts):
+    for places, log_probabilities in reader.words_at():
         totals = np.exp(log_probabilities).sum(axis=-1)
         yield totals, np.ones_like(totals), f"the sum at {places}"
 
 
-def _scores_first(reader, texts):
+def _scores_first(reader):
     """Compares a word's score with the distribution before that word."""
-    text = texts.text
+    text = reader.text
     if reader.scores_are_entries:
         raise _NotApplicable("it gives distributions, not scores of words")
     scores = reader.scores(text)
     for place in reader.places:
-        before = reader.unseen(text, place, texts)
+        before = reader.unseen(place)
         yield scores[place], before[text[place]], f"at place {place}"
 
 
-def _pieces(reader, texts):
+def _pieces(reader):
     """Compares reading in pieces with reading a text at once."""
     read = _require(reader, "pieces")
-    whole = reader.distributions(texts.text)
+    whole = reader.distributions(reader.text)
     for size in (1, 3, _SEGMENT):
-        yield read(texts.text, size), whole, f"in pieces of {size} tokens"
+        yield read(reader.text, size), whole, f"in pieces of {size} tokens"
 
 
-def _resets(reader, texts):
+def _resets(reader):
     """Compares the scores of a text before and after reading other texts."""
-    reader.scores(texts.others[0])
-    first = reader.scores(texts.text)
-    reader.scores(texts.others[1])
-    yield reader.scores(texts.text), first, "of a text read once more"
+    reader.scores(reader.others[0])
+    first = reader.scores(reader.text)
+    reader.scores(reader.others[1])
+    yield reader.scores(reader.text), first, "of a text read once more"
     if "documents" not in reader.missing:
-        for other in texts.others:
-            found = reader.documents(other, texts.text)
+        for other in reader.others:
+            found = reader.documents(other, reader.text)
             yield found, first, "of a second document"
 
 
-def _rows_apart(reader, texts):
+def _rows_apart(reader):
     """Compares a row with the same row in another batch."""
     read = _require(reader, "rows")
-    rows = np.stack([texts.text, *texts.others])
+    rows = np.stack([reader.text, *reader.others])
     together = read(rows)
     for row in range(_ROWS):
-        changed = texts.change(rows, 0, reader.length)
+        changed = reader.change(rows, 0, reader.length)
         changed[row] = rows[row]
         for found, where in (
             (read(rows[row : row + 1])[0], "of a row alone"),
@@ -329,10 +328,11 @@ def _rows_apart(reader, texts):
             yield found, together[row], f"{where}, row {row}"
 
 
-def _same(reader, texts, other):
+def _same(reader):
+    other = reader.other
     if other is None:
         raise _NotApplicable("no second model to compare with (`same_as`)")
-    for text in (texts.text, *texts.others):
+    for text in (reader.text, *reader.others):
         scores = other.scores(text)
         yield reader.scores(text), scores, "of a word's score"
         if reader.gives_distributions and other.gives_distributions:
@@ -345,37 +345,6 @@ def _require(reader, method):
     if method in reader.missing:
         raise _NotApplicable(reader.missing[method])
     return getattr(reader, method)
-
-
-# === Texts ===
-
-
-class _Texts:
-    """A text to read, and texts to read before it or in the same batch."""
-
-    def __init__(self, reader, seed):
-        self._random = np.random.default_rng(seed)
-        self._ids, self._length = reader.ids, reader.length
-        self.text, *self.others = (
-            reader.draw(self._draw(reader.end), self._random)
-            for _ in range(_ROWS)
-        )
-
-    def _draw(self, end):
-        """Draws words with repetitions, and ends of sentences."""
-        words = self._random.choice(self._ids, self._length // 2)
-        text = self._random.choice(words, self._length).astype("int32")
-        if end in self._ids:
-            text[7::9] = end
-        return text
-
-    def change(self, text, begin, end):
-        """Returns a copy with different tokens from `begin` to `end`."""
-        changed = text.copy()
-        part = np.searchsorted(self._ids, changed[..., begin:end])
-        part += self._random.integers(1, len(self._ids), part.shape)
-        changed[..., begin:end] = self._ids[part % len(self._ids)]
-        return changed
 
 
 # === One interface for all kinds of models ===
@@ -393,6 +362,7 @@ class _Reader:
     one_step = False
     missing = {}
     length = _LEAST
+    other = None  # reader of the model to compare with
 
     @property
     def places(self):
@@ -426,9 +396,26 @@ class _Reader:
         if not isinstance(model, ScoresBatches):
             self.missing.setdefault("documents", "it scores no batches")
 
-    def draw(self, text, random):
-        """Returns the text; subclasses may draw some words from the model."""
+    def draw_texts(self, seed):
+        """Draws a text to read, and texts to read before it or beside it."""
+        self._random = np.random.default_rng(seed)
+        self.text, *self.others = (self._draw() for _ in range(_ROWS))
+
+    def _draw(self):
+        """Draws words with repetitions, and ends of sentences."""
+        words = self._random.choice(self.ids, self.length // 2)
+        text = self._random.choice(words, self.length).astype("int32")
+        if self.end in self.ids:
+            text[7::9] = self.end
         return text
+
+    def change(self, text, begin, end):
+        """Returns a copy with different tokens from `begin` to `end`."""
+        changed = text.copy()
+        part = np.searchsorted(self.ids, changed[..., begin:end])
+        part += self._random.integers(1, len(self.ids), part.shape)
+        changed[..., begin:end] = self.ids[part % len(self.ids)]
+        return changed
 
     def scores(self, text):
         """Returns the log-probability of each token, `(T,)`."""
@@ -456,15 +443,15 @@ class _Reader:
         scores, weights = self.model.score_batches(batches, verbose=0)
         return np.asarray(scores[weights > 0], "float64")
 
-    def unseen(self, text, place, texts):
+    def unseen(self, place):
         """Returns log-probabilities of all words at a position, with different
         tokens from there on."""
-        changed = texts.change(text, place, len(text))
+        changed = self.change(self.text, place, len(self.text))
         return self.distributions(changed)[place]
 
-    def words_at(self, texts):
+    def words_at(self):
         """Yields positions and the log-probabilities `(..., V)` there."""
-        yield "a place", self.distributions(texts.text)
+        yield "a place", self.distributions(self.text)
 
     def _all_words(self, token, state):
         """Returns scores `(V,)` of all words after a token, using `_next`."""
@@ -539,13 +526,13 @@ class _Streaming(_Reader):
         scores = _of_shape(self._scorer(self._inputs(texts)), texts)
         return np.concatenate([read, scores[..., None]], axis=-1)
 
-    def words_at(self, texts):
+    def words_at(self):
         if not self._in_logits:
-            yield from super().words_at(texts)
+            yield from super().words_at()
             return
         # A softmax always sums to one, so the scores of all words are summed.
         for place in _PLACES:
-            inputs = self._inputs(texts.text[None])[:, : place + 1]
+            inputs = self._inputs(self.text[None])[:, : place + 1]
             state = self.model.initial_state(1)
             if place:
                 _, state = self.model.step(inputs[:, :-1], state)
@@ -564,14 +551,15 @@ class _Places(_Reader):
         if not hasattr(model, "log_probabilities"):
             self.missing["rows"] = "it reads one text at a time"
 
-    def draw(self, text, random):
+    def _draw(self):
+        text = super()._draw()
         for place in range(len(text)):
             part = self.model.log_probabilities_at(text, place, place + 1)
             weights = np.exp(np.asarray(part, "float64")[0])
             total = weights.sum()
             # Three in ten words stay random.
-            if 0 < total < np.inf and random.random() < 0.7:
-                text[place] = random.choice(self.ids, p=weights / total)
+            if 0 < total < np.inf and self._random.random() < 0.7:
+                text[place] = self._random.choice(self.ids, p=weights / total)
         return text
 
     def distributions(self, text):
@@ -629,8 +617,8 @@ class _Adaptive(_Reader):
             found.append(ops.convert_to_numpy(logits)[0])
         return np.concatenate(found)[: len(text)].astype("float64")
 
-    def words_at(self, texts):
-        for number, (token_ids, state) in enumerate(self._segments(texts.text)):
+    def words_at(self):
+        for number, (token_ids, state) in enumerate(self._segments(self.text)):
             place = number * _UPDATE
             if place in _PLACES:
                 yield f"place {place}", self._all_words(token_ids[0, 0], state)
@@ -663,14 +651,11 @@ class _Function(_Reader):
     def scores(self, text):
         return _of_shape(self._score(text), text)
 
-    def unseen(self, text, place, texts):
-        return self._words(text, place)
-
-    def words_at(self, texts):
+    def words_at(self):
         for place in self.places:
-            yield f"place {place}", self._words(texts.text, place)
+            yield f"place {place}", self.unseen(place)
 
-    def _words(self, text, place):
+    def unseen(self, place):
         """Returns log-probabilities of all words at a position, with a call for
         each word."""
         if self.vocabulary_size > _MOST_CALLS:
@@ -678,7 +663,7 @@ class _Function(_Reader):
                 "it gives no distributions, and scoring each word would take "
                 f"{self.vocabulary_size:,} calls, above {_MOST_CALLS:,}"
             )
-        start = text[:place]
+        start = self.text[:place]
         return np.array(
             [
                 self.scores(np.append(start, word).astype("int32"))[-1]
