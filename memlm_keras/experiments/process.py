@@ -270,7 +270,7 @@ def writing(path):
             yield file
 
 
-def print_notes(notes):
+def print_notes(*notes):
     """Prints lines to standard error, because standard output is for tables."""
     for note in notes:
         print(note, file=sys.stderr)

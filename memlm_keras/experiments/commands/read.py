@@ -43,7 +43,7 @@ def score(run: str, text: list, cache: bool = False):
         count += 1
     if count > 1:
         print(f"{count} sentences: {_summary(total, length)}")
-    process.print_notes(entered.notes())
+    process.print_notes(*entered.notes())
 
 
 def _typed_lines():
@@ -102,10 +102,8 @@ def generate(
     ids = list(words.encode(prompt))
     if number := ids.count(words.unknown_id):
         process.print_notes(
-            [
-                f"{number} of the prompt's {len(ids)} tokens are read as "
-                f"{words.unknown}."
-            ]
+            f"{number} of the prompt's {len(ids)} tokens are read as "
+            f"{words.unknown}."
         )
     with options.wrong_use():
         texts = model.generate(
@@ -207,7 +205,7 @@ def predict(
     if hypothesis is None:
         with process.writing(out) as file:
             file.write(table)
-        process.print_notes(notes)
+        process.print_notes(*notes)
         return
     for label, probability in sorted(labels.items(), key=lambda i: -i[1]):
         print(f"{probability:.3f} {label}")

@@ -192,11 +192,11 @@ def surprisal(
             unknown += found.unknown.sum()
         if not count:
             raise options.UsageError(f"There is no word in {' '.join(texts)}.")
-    notes = entered.notes()
     if unknown:
-        known = f"{unknown} of {count} tokens are read as {vocabulary.unknown}."
-        notes = [known, *notes]
-    process.print_notes(notes)
+        process.print_notes(
+            f"{unknown} of {count} tokens are read as {vocabulary.unknown}."
+        )
+    process.print_notes(*entered.notes())
 
 
 def _suffix(path):
@@ -268,7 +268,7 @@ def _write_stimuli(
         file.write(result.to_tsv(by=by))
     if unknown := result.words.unknown.sum():
         process.print_notes(
-            [f"{unknown} of {len(result.words)} words have unknown tokens."]
+            f"{unknown} of {len(result.words)} words have unknown tokens."
         )
 
 
