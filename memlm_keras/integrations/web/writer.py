@@ -99,8 +99,8 @@ def write(model, vocabulary, options, path):
             path.joinpath(name).write_bytes(file.read())
     packed = {}
     for name in (MODEL, FACTS, *ENGINE[1:]):
-        narrow = gzip.compress(path.joinpath(name).read_bytes(), mtime=0)
-        packed[name] = base64.b64encode(narrow).decode()
+        compressed = gzip.compress(path.joinpath(name).read_bytes(), mtime=0)
+        packed[name] = base64.b64encode(compressed).decode()
     text = f"const PACKED_FILES = {json.dumps(packed, indent=0)};\n"
     path.joinpath(PACKED).write_text(text, encoding="utf-8")
 
