@@ -105,6 +105,13 @@ class Case:
         """Makes inputs and targets, int32 arrays `(steps, batch, time)`."""
         return _batches(steps, self.batch, self.time, self.vocabulary)
 
+    def lengths(self):
+        """Returns the lengths of padded rows, `(batch,)`."""
+        longest = self.time + 1
+        return np.random.default_rng(3).integers(
+            longest // 2, longest, self.batch
+        )
+
     def draw(self, shapes):
         """Draws initial weights with shapes in Keras' order."""
         random = np.random.default_rng(1)

@@ -215,6 +215,35 @@ _LONG_WINDOW = Case(
 )
 
 
+def _beside_pytorch(variant):
+    """Returns contenders that are compared with PyTorch by hand."""
+    return (*_pytorch(variant), *_package(variant))
+
+
+_MEMORY_BLOCK = Case(
+    "memory_block",
+    "An LSTM of 128 units with a gated memory of 15 words, 20 rows of 25 steps",
+    _beside_pytorch("rm_tm_gated"),
+    kind="memories",
+    batch=20,
+    time=25,
+    units=128,
+    embedding=128,
+)
+_LSTM_NETWORK = Case(
+    "lstm_network_layer",
+    "An LSTM of 450 units that attends to its 64 last states, alone, forward "
+    "and backward, 50 rows of 20 steps",
+    _beside_pytorch("lstm_network"),
+    kind="layer",
+    batch=50,
+    time=20,
+    units=450,
+    embedding=300,
+    window=64,
+)
+
+
 def _served(memory):
     """Returns contenders that serve a model with a memory."""
     return (
@@ -297,6 +326,7 @@ CASES = {
                     "key_value_predict",
                     "attention",
                     "attentive_combined",
+                    "rm_tm_gated",
                 ),
                 *_package(*_MEMORIES),
             ),
@@ -306,6 +336,16 @@ CASES = {
             units=600,
             embedding=300,
             over=_OVER,
+        ),
+        _MEMORY_BLOCK,
+        _LSTM_NETWORK,
+        dataclasses.replace(
+            _LSTM_NETWORK,
+            name="word_by_word_layer",
+            title="Word-by-word attention of 100 units alone, forward and "
+            "backward, 50 pairs of at most 20 words each",
+            contenders=_beside_pytorch("word_by_word"),
+            units=100,
         ),
         _LONG_WINDOW,
         _ASSOCIATIVE,

@@ -70,6 +70,10 @@ def _layers(case):
         "lstm_layer": lambda: AsInModels(layers.LSTM(units)),
         "lstm_145": lambda: AsInModels(layers.LSTM(145)),
         "delta_rule": lambda: memlm.memory.DeltaRule(4, key_dim=units // 4),
+        "lstm_network": lambda: projected(
+            cells.LSTMNetworkCell(units, case.window)
+        ),
+        "word_by_word": lambda: WordByWord(case),
         "fofe_hornn": lambda: projected(cells.FOFEHORNNCell(units)),
         "gated_hornn": lambda: projected(cells.GatedHORNNCell(units)),
         "associative_gru": lambda: projected(
@@ -79,6 +83,29 @@ def _layers(case):
             cells.DualAssociativeGRUCell(units, num_copies=copies)
         ),
     }
+
+
+class WordByWord(layers.Layer):
+    """Attends from one projection of the inputs to another."""
+
+    def __init__(self, case):
+        super().__init__()
+        self.units = case.units
+        self.lengths = case.lengths()[:, None]
+        self.attention = memlm.memory.WordByWordAttention()
+
+    def build(self, inputs_shape):
+        shape = (inputs_shape[-1], 2 * self.units)
+        self.kernel = self.add_weight(shape=shape)
+
+    def call(self, inputs):
+        projected = ops.matmul(inputs, self.kernel)
+        premise, outputs = ops.split(projected, 2, axis=-1)
+        places = np.arange(inputs.shape[1])
+        is_word = ops.convert_to_tensor(places < self.lengths)
+        is_last = ops.convert_to_tensor(places == self.lengths - 1)
+        last = ops.sum(outputs * ops.cast(is_last, "float32")[..., None], 1)
+        return self.attention(outputs, last, premise, is_word, is_word)[0]
 
 
 class AsInModels(layers.Layer):

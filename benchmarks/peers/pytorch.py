@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from benchmarks.peers.pytorch_memories import LAYERS
 from benchmarks.peers.pytorch_memories import MEMORIES
-from benchmarks.peers.pytorch_memories import AssociativeGRU
 
 
 class Model(nn.Module):
@@ -32,7 +32,7 @@ class Model(nn.Module):
         lstm, memory = state
         outputs, lstm = self.lstm(self.embedding(tokens), lstm)
         if self.memory is not None:
-            outputs, memory = self.memory(outputs, memory)
+            outputs, memory = self.memory(outputs, memory, tokens)
         lstm = tuple(part.detach() for part in lstm)
         return self.output(outputs), (lstm, memory)
 
@@ -191,19 +191,9 @@ def make(case, variant, precision):
         if variant == "gru":
             size = case.embedding
             return LayerAlone(case, nn.GRU(size, case.units, batch_first=True))
-        layer = AssociativeGRU(case)
-        layer.permute(_permutations(case))
-        return LayerAlone(case, layer)
+        return LayerAlone(case, LAYERS[variant](case))
     plain = variant in ("plain", "compiled")
     memory = None if plain else MEMORIES[variant](case)
     if case.kind == "step":
         return Streamed(case, memory)
     return Trained(case, memory, precision, variant == "compiled")
-
-
-def _permutations(case):
-    """Returns the identity, and a permutation (seed 0) per further copy."""
-    random = np.random.default_rng(0)
-    numbers = case.units // 2
-    drawn = [random.permutation(numbers) for _ in range(case.copies - 1)]
-    return torch.from_numpy(np.array([np.arange(numbers), *drawn]))

@@ -1,5 +1,6 @@
 """Memories in PyTorch, without loops over slots or positions."""
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -15,7 +16,7 @@ class Projection(nn.Module):
     def begin(self, rows):
         return ()
 
-    def forward(self, outputs, state):
+    def forward(self, outputs, state, tokens):
         return torch.tanh(outputs[..., -self.outputs :] @ self.kernel), state
 
 
@@ -38,7 +39,7 @@ class Attention(nn.Module):
         empty = torch.zeros(rows, self.window, self.remembered, device=device)
         return empty, torch.zeros(rows, self.window, device=device)
 
-    def forward(self, outputs, state):
+    def forward(self, outputs, state, tokens):
         k, time = self.outputs, outputs.shape[1]
         remembered, filled = state
         remembered = torch.cat(
@@ -80,7 +81,7 @@ class Attentive(nn.Module):
     def begin(self, rows):
         return (torch.zeros(rows, 0, self.outputs, device=self.bias.device),)
 
-    def forward(self, outputs, state):
+    def forward(self, outputs, state, tokens):
         (before,) = state
         time, length = outputs.shape[1], before.shape[1]
         remembered = torch.cat([before, outputs], dim=1)
@@ -97,6 +98,113 @@ class Attentive(nn.Module):
         return found, (remembered[:, -self.window :].detach(),)
 
 
+class MemoryBlock(nn.Module):
+    """Tran et al. (2016), gated: attention over the last words."""
+
+    window = 15
+
+    def __init__(self, case):
+        super().__init__()
+        k = self.outputs = case.units
+        self.keys = nn.Parameter(torch.empty(case.vocabulary, k))
+        self.values = nn.Parameter(torch.empty(case.vocabulary, k))
+        self.temporal = nn.Parameter(torch.empty(self.window, k))
+        self.context = nn.Parameter(torch.empty(k, 3 * k))
+        self.gates = nn.Parameter(torch.empty(k, 2 * k))
+        self.candidate = nn.Parameter(torch.empty(k, k))
+
+    def begin(self, rows):
+        device = self.temporal.device
+        return (torch.zeros(2, rows, self.window - 1, device=device).long(),)
+
+    def forward(self, outputs, state, tokens):
+        new = torch.stack([tokens, torch.ones_like(tokens)])
+        words, seen = both = torch.cat([*state, new], dim=2)
+        keys, values = (
+            nn.functional.embedding(words, table).unfold(1, self.window, 1)
+            for table in (self.keys, self.values)
+        )
+        scores = torch.einsum("btk,btkl->btl", outputs, keys)
+        scores = scores + outputs @ self.temporal.T
+        unseen = seen.unfold(1, self.window, 1) == 0
+        weights = torch.softmax(scores.masked_fill(unseen, -1e9), dim=-1)
+        context = torch.einsum("btl,btkl->btk", weights, values)
+        parts = (context @ self.context).chunk(3, dim=-1)
+        gates = (outputs @ self.gates).chunk(2, dim=-1)
+        update, reset = (torch.sigmoid(p + g) for p, g in zip(parts, gates))
+        found = torch.tanh(parts[2] + (reset * outputs) @ self.candidate)
+        found = outputs + update * (found - outputs)
+        return found, (both[:, :, 1 - self.window :],)
+
+
+class LSTMNetwork(nn.Module):
+    """Cheng et al. (2016): an LSTM that attends to its earlier states."""
+
+    def __init__(self, case):
+        super().__init__()
+        h = case.units
+        self.window = case.window
+        self.kernel = nn.Parameter(torch.empty(case.embedding, 5 * h))
+        self.recurrent = nn.Parameter(torch.empty(h, 4 * h))
+        self.bias = nn.Parameter(torch.empty(4 * h))
+        self.key = nn.Parameter(torch.empty(h, h))
+        self.read = nn.Parameter(torch.empty(h, h))
+        self.score = nn.Parameter(torch.empty(h, 1))
+
+    def forward(self, inputs):
+        h = len(self.key)
+        gates, queries = (inputs @ self.kernel).split([4 * h, h], dim=-1)
+        gates = gates + self.bias
+        keys, states = [], []
+        read = cell = inputs.new_zeros(len(inputs), h)
+        for gate, query in zip(gates.unbind(1), queries.unbind(1)):
+            if states:
+                query = query + read @ self.read
+                seen = torch.stack(keys[-self.window :], dim=1)
+                scores = torch.tanh(seen + query[:, None]) @ self.score
+                weights = torch.softmax(scores, dim=1).transpose(1, 2)
+                mixed = weights @ torch.stack(states[-self.window :], dim=1)
+                read, cell = mixed[:, 0].chunk(2, dim=-1)
+            gate = gate + read @ self.recurrent
+            i, f, g, o = gate.chunk(4, dim=-1)
+            cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
+            output = torch.sigmoid(o) * torch.tanh(cell)
+            keys.append(output @ self.key)
+            states.append(torch.cat([output, cell], dim=-1))
+        return torch.stack(states, dim=1)[..., :h]
+
+
+class WordByWord(nn.Module):
+    """Rocktaeschel et al. (2016): attention over another sequence."""
+
+    def __init__(self, case):
+        super().__init__()
+        k = case.units
+        self.kernel = nn.Parameter(torch.empty(case.embedding, 2 * k))
+        square = [torch.empty(k, k) for _ in range(6)]
+        self.kernels = nn.ParameterList([*square, torch.empty(k, 1)])
+        lengths = torch.from_numpy(case.lengths())
+        places = torch.arange(case.time)
+        self.register_buffer("words", places < lengths[:, None])
+        self.register_buffer("last", places == lengths[:, None] - 1)
+
+    def forward(self, inputs):
+        premise, outputs = (inputs @ self.kernel).chunk(2, dim=-1)
+        of_premise, of_output, of_read, transition, *others = self.kernels
+        final_read, final_output, score = others
+        keys, queries = premise @ of_premise, outputs @ of_output
+        unseen = ~self.words[..., None]
+        read = torch.zeros_like(queries[:, 0])
+        for query, is_word in zip(queries.unbind(1), self.words.unbind(1)):
+            query = query + read @ of_read
+            scores = torch.tanh(keys + query[:, None]) @ score
+            scores = scores.masked_fill(unseen, -1e9)
+            weights = torch.softmax(scores, dim=1).transpose(1, 2)
+            found = (weights @ premise)[:, 0] + torch.tanh(read @ transition)
+            read = torch.where(is_word[:, None], found, read)
+        return torch.tanh(read @ final_read + outputs[self.last] @ final_output)
+
+
 class AssociativeGRU(nn.Module):
     """Weissenborn (2016): a GRU that reads and writes complex memories."""
 
@@ -108,8 +216,10 @@ class AssociativeGRU(nn.Module):
         self.recurrent = nn.Parameter(torch.empty(h, 4 * h))
         self.memory = nn.Parameter(torch.empty(h, 3 * h))
         self.bias = nn.Parameter(torch.empty(3 * h))
-
-    def permute(self, permutations):
+        # The identity, and a permutation (seed 0) per further copy.
+        random, first = np.random.default_rng(0), np.arange(h // 2)
+        drawn = [random.permutation(h // 2) for _ in range(case.copies - 1)]
+        permutations = torch.from_numpy(np.array([first, *drawn]))
         self.register_buffer("permutations", permutations)
 
     def forward(self, inputs):
@@ -145,4 +255,10 @@ MEMORIES = {
     "attention": Attention,
     "key_value_predict": lambda case: Attention(case, 3),
     "attentive_combined": Attentive,
+    "rm_tm_gated": MemoryBlock,
+}
+LAYERS = {
+    "associative_gru": AssociativeGRU,
+    "lstm_network": LSTMNetwork,
+    "word_by_word": WordByWord,
 }

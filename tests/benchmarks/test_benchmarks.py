@@ -92,7 +92,10 @@ def test_a_memory_is_compared_with_an_lstm_of_its_sizes():
         ("memories", "attention"),
         ("memories", "key_value_predict"),
         ("memories", "attentive_combined"),
+        ("memories", "rm_tm_gated"),
         ("layer", "associative_gru"),
+        ("layer", "lstm_network"),
+        ("layer", "word_by_word"),
         ("step", "key_value_predict"),
     ],
 )
