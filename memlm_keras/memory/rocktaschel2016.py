@@ -81,35 +81,35 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
     def call(self, outputs, last, premise, outputs_mask, premise_mask):
         projected = ops.matmul(premise, self.premise_kernel)
         queries = ops.matmul(outputs, self.query_kernel)
+        kernels = self.read_kernel, self.score_kernel, self.transition_kernel
+        of_read, of_score, transition = map(ops.convert_to_tensor, kernels)
 
-        def step(query, states):
-            read = states[0][:, : self.units]
-            query = query + ops.matmul(read, self.read_kernel)
-            scores = ops.matmul(
-                ops.tanh(projected + query[:, None]), self.score_kernel
-            )
-            weights = masked_softmax(
-                ops.transpose(scores, (0, 2, 1)), premise_mask[:, None]
-            )
-            read = ops.matmul(weights, premise)[:, 0] + ops.tanh(
-                ops.matmul(read, self.transition_kernel)
-            )
-            # At a masked step, Keras returns the first state as the output, so
-            # one state contains the vector read and the weights.
-            both = ops.concatenate([read, weights[:, 0]], axis=-1)
-            return both, [both]
+        def step(inputs, states):
+            query, is_word = inputs
+            read, weights = states
+            query = query + read @ of_read
+            scores = ops.tanh(projected + query[:, None]) @ of_score
+            new_weights = masked_softmax(scores[..., 0], premise_mask)
+            new_read = (new_weights[:, None] @ premise)[:, 0]
+            new_read = new_read + ops.tanh(read @ transition)
+            # Selecting here is faster than a mask for Keras' loop.
+            weights = ops.where(is_word, new_weights, weights)
+            return weights, [ops.where(is_word, new_read, read), weights]
 
-        shape = (ops.shape(premise)[0], self.units + ops.shape(premise)[1])
-        final, both, _ = rnn(
+        batch_size, time = ops.shape(premise)[:2]
+        _, weights, (read, _) = rnn(
             step,
-            queries,
-            [ops.zeros(shape, dtype=queries.dtype)],
-            mask=outputs_mask,
+            (queries, ops.cast(outputs_mask, "bool")[..., None]),
+            [
+                ops.zeros((batch_size, size), dtype=queries.dtype)
+                for size in (self.units, time)
+            ],
+            unroll=keras.backend.backend() == "torch",
             input_length=outputs.shape[1],
         )
-        merged = ops.matmul(final[:, : self.units], self.final_read_kernel)
+        merged = ops.matmul(read, self.final_read_kernel)
         merged = merged + ops.matmul(last, self.final_output_kernel)
-        return ops.tanh(merged), both[..., self.units :]
+        return ops.tanh(merged), weights
 
     def compute_mask(self, *arguments, previous_mask=None, **keywords):
         """Returns `None`, since the results need no masks."""
