@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import http.server
-import io
 import multiprocessing
 import os
 import pathlib
@@ -420,19 +419,6 @@ def test_failure_leaves_nothing(serve, waits, tmp_path, answer, reason):
 def test_dead_host_is_named(waits, tmp_path):
     with pytest.raises(OSError, match="http://127.0.0.1:9/a: .*refused"):
         download(["http://127.0.0.1:9/a"], tmp_path / "a.txt", sha256(CONTENT))
-
-
-def test_archive_is_unpacked(serve, waits, tmp_path):
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("folder/a.txt", CONTENT)
-    archive = buffer.getvalue()
-    url, _ = serve(archive)
-    target = download(
-        [f"{url}/a.zip"], tmp_path / "a", sha256(archive), extract=True
-    )
-    assert (target / "folder" / "a.txt").read_bytes() == CONTENT
-    assert list(tmp_path.iterdir()) == [target]
 
 
 def test_what_is_no_archive_is_an_error(serve, waits, tmp_path):

@@ -70,21 +70,6 @@ def test_every_sentence_is_in_one_batch(
     assert len(batches) == sum(-(-count // batch_size) for count in counts)
 
 
-def test_sentences_of_all_lengths_as_salton_trains():
-    tokens = np.array([5, 7, 8, 0, 6, 0, 8, 9, 0], "int32")
-    batches = SentenceBatches(tokens, 2, 8, longest=3, equal_lengths=False)
-    inputs, targets, weight = batches[0]
-    assert inputs["token_ids"].tolist() == [[0, 5, 7], [0, 6, 0]]
-    # The first loses its end.
-    assert targets.tolist() == [[5, 7, 8], [6, 0, 0]]
-    assert weight.tolist() == [[1, 1, 1], [1, 1, 0]]
-    inputs, targets, weight = batches[1]
-    assert targets.tolist() == [[8, 9, 0], [0, 0, 0]]
-    assert weight.tolist() == [[1, 1, 1], [0, 0, 0]]
-    assert inputs["reset"].all()
-    assert batches.predicted_tokens == 8
-
-
 @pytest.mark.parametrize("equal_lengths", [True, False])
 def test_an_epoch_changes_what_is_in_a_batch(equal_lengths):
     batches = SentenceBatches(
