@@ -11,11 +11,13 @@ from layers import assert_close
 from layers import assert_memory_gradients
 from layers import assert_window_gradients
 from layers import everything
+from layers import normal
 from layers import tensor
 from layers import uniform
 
 from memlm_keras import memory as memories
 from references import daniluk2017 as reference
+from references.induction import induction
 
 pytestmark = pytest.mark.backend
 
@@ -98,6 +100,18 @@ CASES = {
         remembered_parts=lambda slots: slots + 1,
         weights={"W^N": "output_kernel"},
     ),
+    "induction": Case(
+        memories.InductionAttention,
+        induction,
+        "window",
+        parts=lambda slots: 1,
+        remembered_parts=lambda slots: 1,
+        weights={
+            "W^q": "query_kernel",
+            "W^r": "context_kernel",
+            "W^x": "output_kernel",
+        },
+    ),
 }
 
 every_memory = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -119,7 +133,8 @@ def assert_same_state(found, expected):
         np.testing.assert_allclose(
             found["window"][row, slots - filled :],
             expected["slots"][row, slots - filled :],
-            rtol=1e-6,
+            rtol=1e-5,
+            atol=1e-6,
         )
 
 
@@ -143,13 +158,12 @@ def shapes(draw):
 # === Against the references ===
 
 
-@every_memory
-@given(shape=shapes(), seed=st.integers(0, 1000))
-def test_equals_the_reference(case, compiled, shape, seed):
+def assert_equals_the_reference(case, compiled, shape, seed, size=1):
+    """Compares what a memory returns for numbers of this shape and size."""
     batch, time, slots, k, filled = shape
     random = np.random.default_rng(seed)
     layer, units = case.make(slots, k)
-    outputs = random.normal(size=(batch, time, units)).astype("float32")
+    outputs = size * random.normal(size=(batch, time, units)).astype("float32")
     if filled is None:
         found = compiled(lambda outputs: everything(layer)(outputs))(outputs)
         window = as_window(arrays(layer.initial_state(batch)))
@@ -169,6 +183,24 @@ def test_equals_the_reference(case, compiled, shape, seed):
 
 
 @every_memory
+@given(
+    shape=shapes(),
+    seed=st.integers(0, 1000),
+    # Also the attention between small outputs.
+    size=st.sampled_from([1, 1e-9]),
+)
+def test_equals_the_reference(case, compiled, shape, seed, size):
+    assert_equals_the_reference(case, compiled, shape, seed, size)
+
+
+@pytest.mark.parametrize("window", [1, 40, 500])
+@pytest.mark.parametrize("time", [1, 130])
+def test_long_windows_and_blocks_of_time(compiled, window, time):
+    shape = 2, time, window, 4, [0, window]
+    assert_equals_the_reference(CASES["induction"], compiled, shape, 1)
+
+
+@every_memory
 def test_gradients_equal_finite_differences(case, gradients, random):
     time, slots, k = 5, 4, 3 if case.span == "window" else 2
     filled = (0, 1, 3, 4)
@@ -181,6 +213,14 @@ def test_gradients_equal_finite_differences(case, gradients, random):
         return case.reference(outputs, case.symbols(kernels), window)[::2]
 
     assert_window_gradients(gradients, layer, outputs, state, expected)
+
+
+def test_float16_holds_scores_of_many_units():
+    layer = memories.InductionAttention(8, uniform(2), dtype="float16")
+    outputs = 50 * normal(1, 2, 20, 1500)
+    read, _, weights = everything(layer)(outputs)
+    for found in (read, weights):
+        assert np.all(np.isfinite(arrays(keras.ops.cast(found, "float32"))))
 
 
 # === Errors ===
