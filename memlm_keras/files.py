@@ -143,8 +143,7 @@ def _remove_folders_of_killed_writers(parent):
 
 
 def _lock(file, required=False):
-    """Locks a file and returns its descriptor; returns `None` if another
-    process holds the lock or the folder is gone."""
+    """Locks a file; returns its descriptor, or `None` if locked or gone."""
     try:
         lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
     except FileNotFoundError:

@@ -10,9 +10,8 @@ from memlm_keras.arguments import Configured
 class Int8Kernels(Configured):
     """Mix-in for layers whose matrices `quantize("int8")` converts to int8.
 
-    An int8 weight and a float32 scale per column replace each trainable matrix.
-    The matrix's attribute then returns weight divided by scale, so a layer's
-    code stays the same. List the mix-in before a Keras layer among the bases.
+    A matrix's attribute then returns the int8 weight divided by its float32
+    scale per column. List the mix-in before a Keras layer among the bases.
     """
 
     def quantize(self, mode=None, type_check=True, config=None):

@@ -262,8 +262,7 @@ def entropy(grammar=GRAMMAR):
 
 
 def optimal_perplexity(documents=None, grammar=GRAMMAR):
-    """Computes the perplexity of a perfect model on `documents`, or the
-    expected perplexity if `documents` is `None`."""
+    """Computes a perfect model's perplexity, by default the expected one."""
     if documents is None:
         nats, num_tokens = entropy(grammar)
         return math.exp(nats / num_tokens)

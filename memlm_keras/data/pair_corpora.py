@@ -256,8 +256,7 @@ def _own_rows(paths, labels):
 
 
 def _drawn_splits(rows):
-    """Draws, for each label, a tenth of the rows for validation and a tenth for
-    test; returns the rows of each split."""
+    """Draws a tenth of each label's rows for validation, and one for test."""
 
     def label_of(place):
         return rows[place][1]["label"]

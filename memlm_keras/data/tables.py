@@ -105,8 +105,7 @@ def decode(data, name):
 
 
 def names_of(paths):
-    """Returns distinct names of paths: their stems if these are distinct, or
-    else relative paths, without suffixes if possible."""
+    """Returns distinct names of paths: stems, or else relative paths."""
     root = os.path.commonpath([path.parent for path in paths])
     paths = [path.relative_to(root) for path in paths]
     for name in (lambda p: p.stem, lambda p: str(p.with_suffix("")), str):

@@ -146,8 +146,7 @@ class LongestMatchInGraph(tf.Module):
         )
 
     def _pieces(self, words):
-        """Splits words `(N,)` into ragged pieces; each iteration cuts one piece
-        off every word."""
+        """Splits words `(N,)` into ragged pieces, one at a time from each."""
         lengths = tf.range(self._rules.longest, 0, -1)
 
         def cut(rest, pieces):

@@ -221,8 +221,7 @@ def sentence_losses(model, batches, verbose=0):
 
 
 def token_losses(model, batches, verbose=0):
-    """Computes the loss of each token, float64 `(tokens,)`, in the order of the
-    text; see `sentence_losses`."""
+    """Returns each token's loss, float64 `(tokens,)`; see `sentence_losses`."""
     require_method("score_batches", model)
     require_beginning(batches)
     scores, weights = model.score_batches(batches, verbose=verbose)

@@ -268,11 +268,9 @@ class Backbone:
                     layer.add_divergence()
         return prediction, new_state | mixture_state
 
-    def step(self, token_ids, state=None, training=False, positions=None):
+    def step(self, token_ids, state=None, training=False):
         """Runs the whole model; returns `(logits, state)`."""
-        prediction, state = self.forward(
-            token_ids, state, training, positions=positions
-        )
+        prediction, state = self.forward(token_ids, state, training)
         return prediction.logits, state
 
     def score(self, token_ids, targets, state=None, sampled=False):

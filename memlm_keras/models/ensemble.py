@@ -125,11 +125,11 @@ class Members(keras.layers.Layer):
             model.backbone.initial_state(batch_size) for model in self.models
         )
 
-    def step(self, token_ids, state=None, training=False, positions=None):
+    def step(self, token_ids, state=None, training=False):
         """Runs all models; returns log-probabilities as the logits."""
 
         def predict(backbone, own):
-            logits, own = backbone.step(token_ids, own, training, positions)
+            logits, own = backbone.step(token_ids, own, training)
             return ops.log_softmax(ops.cast(logits, "float32"), axis=-1), own
 
         return self._mean(predict, state)

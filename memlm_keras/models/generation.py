@@ -81,8 +81,7 @@ def _suppressed(token_ids, size):
 
 
 class Sampling:
-    """Writes with a model, by a `step` from tokens and a state to logits and
-    the new state."""
+    """Writes with a `step` from tokens and a state to logits and a state."""
 
     def __init__(self, model, step):
         self.model = model

@@ -398,8 +398,7 @@ class LanguageModel(StreamingModel, SequenceModel):
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
-        """Computes Keras' loss from logits, or a `TokenLoss` from the losses of
-        tokens."""
+        """Computes the loss from logits, or a `TokenLoss` from token losses."""
         sample_weight = weights_of_tokens(sample_weight, y)
         result = y_pred
         takes_losses = isinstance(self.loss, TokenLoss)
@@ -415,8 +414,7 @@ class LanguageModel(StreamingModel, SequenceModel):
         return loss
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        """Computes Keras' metrics from the losses of tokens if all metrics
-        accept losses, otherwise from logits."""
+        """Computes metrics from logits, or from token losses if all can."""
         sample_weight = weights_of_tokens(sample_weight, y)
         if isinstance(y_pred, dict) and self._measures_losses:
             y_pred = -y_pred["log_probability"]

@@ -156,8 +156,7 @@ class _ArpaReader:
         return counts
 
     def entries(self):
-        """Yields log-probability, words and back-off of each n-gram in the next
-        order."""
+        """Yields log-probability, words and back-off in the next order."""
         count, self.order = self.counts[self.order], self.order + 1
         section = f"\\{self.order}-grams:"
         if not count:

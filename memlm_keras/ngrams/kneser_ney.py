@@ -260,8 +260,7 @@ def _count(prefixes, tokens, endings, vocabulary_size):
 
 
 def _explicit_discounts(discounts, order):
-    """Checks `discounts`; returns three floats for each order, or `None` if
-    they are to be estimated."""
+    """Checks `discounts`; returns triples of floats, or `None` to estimate."""
     if isinstance(discounts, str) and discounts in _FALLBACKS:
         return None
     received = f"Received: discounts={discounts!r}"

@@ -10,8 +10,7 @@ from typing import ClassVar
 
 
 def serialized(path, /, **config):
-    """Returns an object of the class at `path` as `keras.saving` serializes it,
-    without creating the object."""
+    """Returns an object as Keras serializes it, without creating it."""
     module, _, class_name = path.rpartition(".")
     package = module.partition(".")[0]
     return {
@@ -233,8 +232,7 @@ class UniformRow(Row):
         return [serialized("keras.layers.LSTM", **config)] * number
 
     def language_model(self, recurrent, memory=None, **others):
-        """Returns arguments of a language model; leaves out `others` that are
-        `None`."""
+        """Returns arguments of a model, without `others` that are `None`."""
         return {
             "embedding_dim": self.embedding_size,
             "recurrent": recurrent,

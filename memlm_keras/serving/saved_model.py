@@ -274,8 +274,7 @@ class LanguageModelSignatures:
         }
 
     def _encode(self, text):
-        """Encodes texts of at most `max_length`; returns ragged tokens and
-        ids."""
+        """Encodes texts up to `max_length`; returns ragged tokens and ids."""
         text = require_inputs(Input("text", text))["text"]
         tokens = self.words.tokenize(text)
         counts = tokens.row_lengths()
@@ -386,8 +385,7 @@ class ServedState:
         self.fingerprint = fingerprint(model, vocabulary, self.own)
 
     def inputs(self, received):
-        """Yields an `Input` for each tensor of a state in a request, first the
-        fingerprint."""
+        """Yields an `Input` for each tensor of a state, fingerprint first."""
         known = received[FINGERPRINT]
         yield Input(FINGERPRINT, known, (), (self._is_own,))
         for name, one in self.own.items():
