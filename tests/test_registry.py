@@ -112,6 +112,7 @@ def test_rows_beside_a_paper_are_refused():
         ("pointer_sentinel", "merity2017/ptb_pointer_sentinel"),
         ("tran2016/pointer_sentinel", "merity2017/ptb_pointer_sentinel"),
         ("xyzzy", None),
+        ("", None),
     ],
 )
 def test_the_nearest_name(name, nearest):

@@ -118,9 +118,6 @@ TIED = """
 @pytest.mark.parametrize(
     "name, sizes, message",
     [
-        ("daniluk2017/lstn", {}, "Unknown preset.*lstn.*daniluk2017/lstm"),
-        ("lstm", {}, "Unknown preset.*'lstm'.*daniluk2017/lstm"),
-        ("", {}, "Unknown preset.*''"),
         ("daniluk2017/lstm", {"hidden": 3}, "Received: hidden"),
         (
             *("daniluk2017/lstm", {"scale": 2, "units": 3, "embedding_dim": 4}),
