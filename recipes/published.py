@@ -39,6 +39,9 @@ flags.DEFINE_float("minutes", math.inf, "Stop after this time.", 0.0)
 flags.DEFINE_integer("seeds", 99, "At most this number of seeds.", 1)
 flags.DEFINE_string("data_dir", None, "Folder of the corpora's folders.")
 flags.DEFINE_enum("backend", None, process.BACKENDS, "Keras backend.")
+flags.DEFINE_enum(
+    "matmul_precision", None, [*process.PRECISIONS], "As of memlm train."
+)
 flags.DEFINE_string("run_dir", "runs", "Folder of the run folders.")
 flags.DEFINE_string("logs", str(LOGS), "Folder of the logs.")
 flags.DEFINE_multi_string("trial", [], "Override, such as units=8, for a test.")
@@ -232,7 +235,10 @@ def describe(found):
 
 def main(names):
     # The backend must be selected before Keras is imported.
-    process.import_keras(FLAGS.backend)
+    process.choose_backend(FLAGS.backend)
+    if FLAGS.matmul_precision:
+        process.choose_matmul_precision(FLAGS.matmul_precision)
+    process.import_keras()
     import claim_runs
     from memlm_keras.experiments.tables import runs
 

@@ -37,6 +37,12 @@ _EVERYWHERE = (
         "Keras backend; by default the one that Keras is configured for.",
         choices=process.BACKENDS,
     ),
+    Option(
+        "matmul_precision",
+        str,
+        "Precision of float32 matrix products; by default the backend's.",
+        choices=tuple(process.PRECISIONS),
+    ),
     Option("traceback", bool, "Show the traceback of an error."),
 )
 _FLAG = re.compile(r"--?([A-Za-z]\w*)(=.*)?", re.DOTALL)
@@ -275,6 +281,8 @@ def _run(arguments):
         if children.PARENT in os.environ:
             children.end_with_parent()
         process.choose_backend(values.pop("backend", None))
+        if precision := values.pop("matmul_precision", None):
+            process.choose_matmul_precision(precision)
         typed = shlex.join(["memlm", *arguments])
         return command.run(positional, values, typed) or 0
 

@@ -173,6 +173,7 @@ class Experiment:
             **self._settings(),
             "seed": self.seed,
             "backend": process.backend(),
+            "matmul_precision": process.matmul_precision(),
         }
         return {k: v for k, v in settings.items() if v is not None}
 

@@ -24,6 +24,13 @@ from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
 
 BACKENDS = ("tensorflow", "jax", "torch")
+# Precisions of float32 matrix products, by the names of JAX, with PyTorch's.
+PRECISIONS = {
+    "float32": "highest",
+    "tensorfloat32": "high",
+    "bfloat16": "medium",
+}
+_PRECISION = "MEMLM_MATMUL_PRECISION"
 
 # === Keras is imported late ===
 
@@ -68,6 +75,34 @@ def choose_backend(name=None):
         )
 
 
+def choose_matmul_precision(name):
+    """Sets the precision of matrix products, also of child processes."""
+    if name == "bfloat16" and backend() == "tensorflow":
+        raise UsageError(
+            "TensorFlow multiplies float32 matrices in float32 or "
+            "tensorfloat32. Use --matmul_precision=tensorfloat32, or "
+            "--backend=torch. Received: --matmul_precision=bfloat16"
+        )
+    os.environ[_PRECISION] = name
+
+
+def matmul_precision():
+    """Returns the chosen precision of matrix products, or `None`."""
+    return os.environ.get(_PRECISION)
+
+
+def _set_matmul_precision(name):
+    """Sets the backend's precision of float32 matrix products."""
+    if backend() == "torch":
+        sys.modules["torch"].set_float32_matmul_precision(PRECISIONS[name])
+    elif backend() == "jax":
+        config = sys.modules["jax"].config
+        config.update("jax_default_matmul_precision", name)
+    else:
+        config = sys.modules["tensorflow"].config.experimental
+        config.enable_tensor_float_32_execution(name != "float32")
+
+
 def import_keras(name=None):
     """Imports Keras and this package, without TensorFlow if it is not the
     backend, and without its log messages if it is."""
@@ -87,6 +122,8 @@ def import_keras(name=None):
             keras_private.module_utils.tensorflow.zeros(1)
         else:
             keras_private.leave_out_tensorflow()
+    if matmul_precision() is not None:
+        _set_matmul_precision(matmul_precision())
 
 
 # Optional packages that Keras imports without need, by backend.

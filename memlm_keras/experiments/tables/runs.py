@@ -18,6 +18,7 @@ import keras
 from memlm_keras import children
 from memlm_keras.experiments.options import as_flag
 from memlm_keras.experiments.process import import_keras
+from memlm_keras.experiments.process import matmul_precision
 from memlm_keras.experiments.run_folder import RunFolder
 
 _PACKAGE = pathlib.Path(__file__).parents[3]
@@ -136,6 +137,8 @@ def _arguments(folder, recipe, running):
         # A progress bar would log every step.
         "verbose": 2,
     }
+    if precision := matmul_precision():
+        running["matmul_precision"] = precision
     return ["train", *command_of(recipe, **running)]
 
 
