@@ -107,8 +107,14 @@ def import_keras(name=None):
     """Imports Keras and this package, without TensorFlow if it is not the
     backend, and without its log messages if it is."""
     choose_backend(name)
-    if "memlm_keras.models" in sys.modules:
-        return
+    if "memlm_keras.models" not in sys.modules:
+        _import_all()
+    if matmul_precision() is not None:
+        _set_matmul_precision(matmul_precision())
+
+
+def _import_all():
+    """Imports Keras and this package quietly."""
     _keep_memory()
     from absl import logging
 
@@ -122,8 +128,6 @@ def import_keras(name=None):
             keras_private.module_utils.tensorflow.zeros(1)
         else:
             keras_private.leave_out_tensorflow()
-    if matmul_precision() is not None:
-        _set_matmul_precision(matmul_precision())
 
 
 # Optional packages that Keras imports without need, by backend.

@@ -763,6 +763,58 @@ def test_a_backend_that_is_not_installed(monkeypatch):
         process_module.choose_backend()
 
 
+_PRECISION = """
+import sys
+import numpy as np
+from memlm_keras.experiments import process
+process.choose_matmul_precision("tensorfloat32")
+process.import_keras()
+import keras
+matrix = np.ones((2, 2), "float32")
+assert np.all(keras.ops.convert_to_numpy(matrix @ matrix) == 2)
+print(process.provenance()["backend"].split()[0])
+"""
+# How each backend says its precision.
+_SAID = {
+    "jax": "sys.modules['jax'].config.jax_default_matmul_precision",
+    "tensorflow": "sys.modules['tensorflow'].config.experimental"
+    ".tensor_float_32_execution_enabled()",
+    "torch": "sys.modules['torch'].get_float32_matmul_precision()",
+}
+
+
+@pytest.mark.backend
+def test_the_precision_of_matrix_products(folder):
+    backend = keras.backend.backend()
+    said = {"jax": "tensorfloat32", "tensorflow": "True", "torch": "high"}
+    told = subprocess.run(
+        [sys.executable, "-c", f"{_PRECISION}\nprint({_SAID[backend]})"],
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.split() == [backend, said[backend]]
+
+
+def test_a_run_names_its_precision(train, refused, folder, monkeypatch):
+    # A name that the environment has before is restored after the test.
+    monkeypatch.setenv("MEMLM_MATMUL_PRECISION", "tensorfloat32")
+    train("daniluk2017/lstm", "--matmul_precision=float32")
+    run = folder / "runs" / NAME
+    assert results_of(run)["matmul_precision"] == "float32"
+    refused(
+        "with other settings ... matmul_precision",
+        *("train", "daniluk2017/lstm", "--dataset=text", "--epochs=1", *SMALL),
+        "--matmul_precision=tensorfloat32",
+    )
+    refused("one of float32, tens", "train", "--matmul_precision=float16")
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    monkeypatch.delitem(sys.modules, "keras")
+    with pytest.raises(UsageError, match="--backend=torch"):
+        process_module.choose_matmul_precision("bfloat16")
+
+
 def test_presets_are_listed_with_their_parameters(memlm):
     told = memlm("presets", "tran2016/rm*", "--vocabulary_size=500")
     paper, *lines = told.out.splitlines()[2:]
