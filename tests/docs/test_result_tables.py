@@ -17,7 +17,7 @@ NAMES = presets.names()
 RESULTS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "results"
 # Studies behind each page.
 LOGS = {
-    "daniluk2017": ["small"],
+    "daniluk2017": ["paper", "small"],
     "defaults": ["defaults", "ablation"],
     "kong2019": ["small", "together"],
     "natural_text": ["natural_text"],
