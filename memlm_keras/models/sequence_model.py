@@ -236,11 +236,16 @@ class SequenceModel(keras.Model):
         return loss
 
     def train_on_batch(
-        self, x, y=None, sample_weight=None, class_weight=None, **kwargs
+        self,
+        x,
+        y=None,
+        sample_weight=None,
+        class_weight=None,
+        return_dict=False,
     ):
         self._require_classes(class_weight)
         return super().train_on_batch(
-            x, y, sample_weight, class_weight, **kwargs
+            x, y, sample_weight, class_weight, return_dict
         )
 
     def _require_classes(self, class_weight):
