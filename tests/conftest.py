@@ -51,6 +51,7 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 import keras
 import numpy as np
 import pytest
+from corpus_files import write_splits
 from hypothesis import settings
 from told import Told
 
@@ -185,6 +186,16 @@ def told(capfd):
         return Told(main(*arguments), *capfd.readouterr())
 
     return call
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Where a user works: a text, and a cache and runs of one's own."""
+    write_splits(tmp_path / "text", unknown=True)
+    monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("KERAS_BACKEND", keras.backend.backend())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture

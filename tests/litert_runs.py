@@ -1,21 +1,11 @@
 """LiteRT files as a phone runs them."""
 
 import numpy as np
+from serving.engine_client import LiteRt
 
 
-class Session:
+class Session(LiteRt):
     """A file, and the state that goes in and out of it."""
-
-    def __init__(self, path):
-        from ai_edge_litert.interpreter import Interpreter
-
-        self.interpreter = Interpreter(str(path), num_threads=1)
-        self.run = self.interpreter.get_signature_runner("step")
-        self.state = {
-            name: np.zeros(details["shape"], details["dtype"])
-            for name, details in self.run.get_input_details().items()
-            if name != "token_ids"
-        }
 
     def step(self, token_ids):
         found = self.run(token_ids=token_ids, **self.state)

@@ -11,7 +11,6 @@ import threading
 import keras
 import numpy as np
 import pytest
-from corpus_files import write_splits
 
 import memlm_keras as memlm
 from memlm_keras.experiments import command_line
@@ -95,14 +94,10 @@ def test_step(lm):
         ("", FRONT_DOOR),
     ],
 )
-def test_train(arguments, budget, tmp_path, monkeypatch):
+def test_train(arguments, budget, folder, monkeypatch):
     def stop(*arguments, **keywords):
         raise FirstStep
 
-    write_splits(tmp_path / "text", unknown=True)
-    monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("KERAS_BACKEND", keras.backend.backend())
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
         keras.callbacks.CallbackList, "on_train_batch_end", stop
     )

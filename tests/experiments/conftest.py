@@ -21,16 +21,6 @@ def results_of(folder):
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """Where a user works: a text, and a cache and runs of one's own."""
-    write_splits(tmp_path / "text", unknown=True)
-    monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("KERAS_BACKEND", keras.backend.backend())
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
 def memlm(folder, memlm_command):
     """`memlm(*arguments)`: `Told` of the command, run where the text is.
 

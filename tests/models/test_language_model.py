@@ -15,6 +15,7 @@ from language_models import documents
 from language_models import make
 from language_models import shared
 from language_models import tokens_of
+from scipy.special import log_softmax
 
 import memlm_keras
 from memlm_keras import LanguageModel
@@ -188,8 +189,7 @@ def test_ids_outside_the_vocabulary(wrong):
 def cross_entropy_and_accuracy(model, x, y):
     """Computed from the logits, by NumPy."""
     logits = array(model(x)).astype("float64")
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    logs = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    logs = log_softmax(logits, axis=-1)
     chosen = np.take_along_axis(logs, y[..., None], axis=-1)
     return -chosen.mean(), (logits.argmax(axis=-1) == y).mean()
 

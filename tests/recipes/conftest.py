@@ -6,7 +6,6 @@ import pathlib
 
 import pytest
 from absl import flags
-from corpus_files import write_splits
 
 RECIPES = pathlib.Path(__file__).parents[2] / "recipes"
 
@@ -29,12 +28,3 @@ def program():
     """`program(name)`: the module of a program."""
     with contextlib.ExitStack() as stack:
         yield lambda name: stack.enter_context(loaded(name))
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """The working folder, which has a text."""
-    write_splits(tmp_path / "text", unknown=True)
-    monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path

@@ -88,7 +88,7 @@ class LiteRt:
     def __init__(self, path):
         from ai_edge_litert.interpreter import Interpreter
 
-        self.interpreter = Interpreter(path, num_threads=1)
+        self.interpreter = Interpreter(str(path), num_threads=1)
         self.run = self.interpreter.get_signature_runner("step")
         self.state = {
             name: np.zeros(details["shape"], details["dtype"])
