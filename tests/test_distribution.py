@@ -1,17 +1,15 @@
 """Files of the sdist, and of the wheel that is built from it."""
 
-import pathlib
 import shutil
-import subprocess
-import sys
 import tarfile
 import zipfile
 
 import pytest
+from told import ROOT
+from told import python
 
 import memlm_keras
 
-ROOT = pathlib.Path(memlm_keras.__file__).parents[1]
 BESIDE = {
     "CHANGELOG.md",
     "CITATION.cff",
@@ -56,19 +54,11 @@ def built(tmp_path_factory):
 
 def build(source, kind, folder):
     """Builds as pip does, with the setuptools that is installed."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import sys; from setuptools import build_meta; "
-            f"build_meta.build_{kind}(sys.argv[1])",
-            str(folder),
-        ],
-        cwd=source,
-        capture_output=True,
-        text=True,
+    script = (
+        "import sys; from setuptools import build_meta; "
+        f"build_meta.build_{kind}(sys.argv[1])"
     )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    python("-c", script, folder, folder=source, PYTHONPATH=None)
 
 
 def test_the_sdist_is_complete(built):

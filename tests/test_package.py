@@ -2,18 +2,16 @@ import doctest
 import functools
 import importlib
 import inspect
-import os
-import pathlib
 import pkgutil
 import re
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
 import yaml
 from corpus_files import write_examples
+from told import ROOT
+from told import python
 
 import memlm_keras
 from memlm_keras import registry
@@ -117,16 +115,8 @@ MODULES = ["memlm_keras", *(package.name for package in packages())]
 @functools.cache
 def modules_after(statement):
     """Names of the top-level packages that a new interpreter then holds."""
-    root = pathlib.Path(memlm_keras.__file__).parents[1]
-    script = f"import sys; {statement}; print(*sys.modules)"
-    run = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, "PYTHONPATH": str(root)},
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
-    return {name.partition(".")[0] for name in run.stdout.split()}
+    told = python("-c", f"import sys; {statement}; print(*sys.modules)")
+    return {name.partition(".")[0] for name in told.out.split()}
 
 
 @pytest.mark.slow
@@ -164,14 +154,13 @@ def test_public_names():
 
 
 def test_the_citation_is_of_this_version():
-    root = pathlib.Path(memlm_keras.__file__).parents[1]
-    text = (root / "CITATION.cff").read_text(encoding="utf-8")
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     citation = yaml.safe_load(text)
     assert citation["version"] == memlm_keras.__version__
     assert len(citation["references"]) == 5
     newest = re.search(
         r"^## (\S+) \((\S+)\)$",
-        (root / "CHANGELOG.md").read_text(encoding="utf-8"),
+        (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
         re.M,
     )
     assert newest.groups() == (

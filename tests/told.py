@@ -1,6 +1,12 @@
-"""Status and output of commands."""
+"""Programs and commands, and what they print."""
 
+import os
+import pathlib
+import subprocess
+import sys
 from typing import NamedTuple
+
+ROOT = pathlib.Path(__file__).parents[1]
 
 
 class Told(NamedTuple):
@@ -9,3 +15,23 @@ class Told(NamedTuple):
     status: int
     out: str
     err: str
+
+
+def python(*arguments, folder=None, typed=None, status=0, **variables):
+    """`Told` of a process of Python that imports this checkout.
+
+    It runs in `folder` with more variables of the environment, or without those
+    that are `None`. It ends with `status`, unless that is `None`.
+    """
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=folder,
+        env={k: v for k, v in environment.items() if v is not None},
+        input=typed,
+        capture_output=True,
+        text=True,
+    )
+    told = Told(done.returncode, done.stdout, done.stderr)
+    assert status in (None, told.status), told.out[-2000:] + told.err[-3000:]
+    return told

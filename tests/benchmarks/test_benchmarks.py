@@ -2,11 +2,10 @@ import dataclasses
 import importlib
 import json
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from told import python
 
 from benchmarks import cases
 from benchmarks import growth
@@ -189,19 +188,14 @@ def test_a_record_is_shown_again(tmp_path):
 
 
 def test_a_trial_of_the_suite_for_cards():
-    told = subprocess.run(
-        [
-            *(sys.executable, "-m", "benchmarks", "--suite=gpu", "--trial"),
-            *("--cases=gpu_1024,gpu_memories", "--minutes=0.001"),
-            *("--contenders=pytorch", "--threads=1"),
-        ],
-        capture_output=True,
-        text=True,
+    told = python(
+        *("-m", "benchmarks", "--suite=gpu", "--trial"),
+        *("--cases=gpu_1024,gpu_memories", "--minutes=0.001"),
+        *("--contenders=pytorch", "--threads=1"),
     )
-    assert told.returncode == 0, told.stderr
     for name in ("pytorch torch", "pytorch torch compiled"):
-        assert f"| {name} | " in told.stdout
-    assert "gpu_memories was left out: 0.001 minutes" in told.stdout
+        assert f"| {name} | " in told.out
+    assert "gpu_memories was left out: 0.001 minutes" in told.out
 
 
 def test_the_share_of_a_card():

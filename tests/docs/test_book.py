@@ -1,14 +1,12 @@
 """The documentation as a site, built by Sphinx."""
 
 import inspect
-import os
-import pathlib
 import re
 import shutil
-import subprocess
-import sys
 
 import pytest
+from told import ROOT
+from told import python
 
 import memlm_keras as memlm
 from memlm_keras import trained
@@ -19,7 +17,6 @@ pytestmark = pytest.mark.slow
 pytest.importorskip("sphinx")
 pytest.importorskip("myst_parser")
 pytest.importorskip("furo")
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.py"))
 PAPERS = (
     "daniluk2017",
@@ -52,14 +49,7 @@ def site(tmp_path_factory):
     linked = ("memlm_keras", "benchmarks", "deploy", "recipes", ".ci")
     for name in linked:
         (copy / name).symlink_to(ROOT / name)
-    built = subprocess.run(
-        [sys.executable, *"-m sphinx -W -q -t models docs site".split()],
-        cwd=copy,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert built.returncode == 0, built.stderr[-3000:]
+    python(*"-m sphinx -W -q -t models docs site".split(), folder=copy)
     return copy / "site"
 
 

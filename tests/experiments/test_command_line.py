@@ -18,7 +18,9 @@ import numpy as np
 import pytest
 from corpus_files import write_file
 from corpus_files import write_sick
+from told import ROOT
 from told import Told
+from told import python
 
 import memlm_keras
 from memlm_keras.experiments import command_line
@@ -31,22 +33,15 @@ from .conftest import NAME
 from .conftest import SMALL
 from .conftest import results_of
 
-ROOT = pathlib.Path(memlm_keras.__file__).parents[1]
 COMMAND = [sys.executable, "-m", "memlm_keras"]
 
 
-def environment(folder, **others):
-    path = os.pathsep.join(
-        [str(ROOT), str(folder), os.environ.get("PYTHONPATH", "")]
-    )
-    return {**os.environ, "PYTHONPATH": path, **others}
-
-
 def start(folder, *arguments, **others):
+    path = os.pathsep.join([str(ROOT), str(folder)])
     return subprocess.Popen(
         [*COMMAND, *map(str, arguments)],
         cwd=folder,
-        env=environment(folder, **others),
+        env={**os.environ, "PYTHONPATH": path, **others},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -1051,8 +1046,5 @@ for _ in range(5):
     torch.ones(2**24)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
-    told = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True
-    )
     # The arrays have 5 * 16384 small pages.
-    assert int(told.stdout) < 16384, told.stderr
+    assert int(python("-c", script).out) < 16384

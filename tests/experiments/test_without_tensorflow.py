@@ -2,17 +2,17 @@
 
 import os
 import pathlib
-import subprocess
 import sys
 
 import pytest
 from language_models import shared
+from told import ROOT
+from told import python
 
 import memlm_keras as memlm
 from memlm_keras.data import tokenizer
 from memlm_keras.serving.exported import ServedModel
 
-ROOT = pathlib.Path(memlm.__file__).parents[1]
 # Python runs it first: it hides packages, and tells at the end which of the
 # large ones were imported.
 SITE = """
@@ -42,22 +42,17 @@ def alone(folder):
     (folder / "sitecustomize.py").write_text(SITE)
 
     def call(backend, *arguments, hidden=ABSENT, late="", status=0):
-        done = subprocess.run(
-            [sys.executable, "-m", "memlm_keras", *map(str, arguments)],
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]),
-                "KERAS_BACKEND": backend,
-                "HIDDEN": hidden,
-                "LATE": late,
-            },
-            capture_output=True,
-            text=True,
+        _, out, err = python(
+            *("-m", "memlm_keras", *arguments),
+            status=status,
+            PYTHONPATH=os.pathsep.join([str(folder), str(ROOT)]),
+            KERAS_BACKEND=backend,
+            HIDDEN=hidden,
+            LATE=late,
         )
-        assert done.returncode == status, done.stderr
-        told = done.stderr.splitlines()
-        assert told[-1] == "imported:"
-        return done.stdout + "\n".join(told[:-1])
+        *told, imported = err.splitlines()
+        assert imported == "imported:"
+        return out + "\n".join(told)
 
     return call
 
@@ -111,16 +106,8 @@ def test_what_takes_seconds_to_import_is_not_imported(alone, folder, backend):
 
 
 def test_tensorflow_finds_what_it_imports():
-    score = ["score", "memlm/embedded_attention", "ruth ellis was born"]
-    subprocess.run(
-        [sys.executable, "-m", "memlm_keras", *score],
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "KERAS_BACKEND": "tensorflow",
-        },
-        check=True,
-    )
+    score = ("score", "memlm/embedded_attention", "ruth ellis was born")
+    python("-m", "memlm_keras", *score, KERAS_BACKEND="tensorflow")
 
 
 def test_compiled_functions_of_keras_draw_as_they_do(folder):
@@ -143,11 +130,7 @@ assert (expected == found).all(), (expected, found)
 import torch._dynamo, matplotlib
 assert matplotlib.__version__ and torch._dynamo.optimize
 """
-    subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        check=True,
-    )
+    python("-c", program)
 
 
 @pytest.mark.slow

@@ -3,11 +3,11 @@
 import importlib.metadata
 import pathlib
 import shutil
-import subprocess
 import sys
 import types
 
 import pytest
+from told import python
 
 import memlm_keras
 from memlm_keras import formats
@@ -39,22 +39,16 @@ memlm_keras.experiments.command_line.main(["export", "--help"])
 @pytest.mark.parametrize(
     "folder, format", [("web", "web"), ("huggingface", "hf")]
 )
-def test_a_folder_can_be_deleted(folder, format, tmp_path, monkeypatch):
+def test_a_folder_can_be_deleted(folder, format, tmp_path):
     shutil.copytree(
         ROOT,
         tmp_path / ROOT.name,
         ignore=shutil.ignore_patterns("trained", "__pycache__"),
     )
     shutil.rmtree(tmp_path / ROOT.name / "integrations" / folder)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    run = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(format=format)],
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
-    names, error, *told = run.stdout.splitlines()
+    script = SCRIPT.format(format=format)
+    told = python("-c", script, folder=tmp_path, PYTHONPATH=str(tmp_path))
+    names, error, *told = told.out.splitlines()
     others = [name for name in formats.formats() if name != format]
     assert names.split() == others
     assert all(name in error for name in others)

@@ -2,14 +2,12 @@
 
 import importlib.util
 import json
-import os
 import pathlib
-import subprocess
-import sys
 import zipfile
 
 import numpy as np
 import pytest
+from told import python
 
 import memlm_keras as memlm
 from memlm_keras.serving import export
@@ -130,25 +128,15 @@ def test_lm_evaluation_harness(lm, pairs, ours, tmp_path):
         "--device": "cpu",
         "--output_path": str(tmp_path / "results"),
     }
-    environment = {
-        **os.environ,
-        "HF_HUB_OFFLINE": "1",
-        "HF_DATASETS_CACHE": str(tmp_path / "datasets"),
-        "HF_MODULES_CACHE": str(tmp_path / "modules"),
-        "PYTHONPATH": str(pathlib.Path(memlm.__file__).parents[1]),
-    }
-    del environment["KERAS_BACKEND"]
-    run = subprocess.run(
-        [
-            *(sys.executable, "-m", "lm_eval", "run", "--log_samples"),
-            *(part for argument in arguments.items() for part in argument),
-        ],
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
+    python(
+        *("-m", "lm_eval", "run", "--log_samples"),
+        *(part for argument in arguments.items() for part in argument),
+        folder=tmp_path,
+        HF_HUB_OFFLINE="1",
+        HF_DATASETS_CACHE=str(tmp_path / "datasets"),
+        HF_MODULES_CACHE=str(tmp_path / "modules"),
+        KERAS_BACKEND=None,
     )
-    assert run.returncode == 0, run.stderr[-3000:]
     (samples,) = (tmp_path / "results").rglob("samples_*.jsonl")
     lines = samples.read_text(encoding="utf-8").splitlines()
     rows = sorted(map(json.loads, lines), key=lambda row: row["doc_id"])

@@ -1,10 +1,6 @@
 """Models of `transformers` that read as ours do."""
 
 import itertools
-import os
-import pathlib
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -12,6 +8,7 @@ import pytest
 from language_models import V
 from language_models import every_model
 from language_models import make
+from told import python
 
 import memlm_keras as memlm
 from memlm_keras.data import SubwordVocabulary
@@ -269,22 +266,11 @@ tokenizer = AutoTokenizer.from_pretrained({str(path)!r}, **trusting)
 batch = tokenizer({TEXTS!r}, padding=True, return_tensors="pt")
 print(model(**batch, labels=batch.input_ids).loss.item())
 """
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(pathlib.Path(memlm.__file__).parents[1]),
-        "HF_MODULES_CACHE": str(tmp_path / "modules"),
-    }
-    del environment["KERAS_BACKEND"]
-    run = subprocess.run(
-        [sys.executable, "-c", script],
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
+    modules = str(tmp_path / "modules")
+    told = python("-c", script, HF_MODULES_CACHE=modules, KERAS_BACKEND=None)
     batch = encode(tokenizer)
     loss = model(**batch, labels=batch.input_ids).loss.item()
-    assert float(run.stdout.split()[-1]) == pytest.approx(loss, abs=1e-6)
+    assert float(told.out.split()[-1]) == pytest.approx(loss, abs=1e-6)
 
 
 @pytest.mark.backend("tensorflow")

@@ -1,8 +1,3 @@
-import os
-import pathlib
-import subprocess
-import sys
-
 import keras
 import numpy as np
 import preset_families
@@ -11,8 +6,8 @@ from language_models import COMBINATIONS
 from language_models import UNITS
 from language_models import V
 from language_models import make
+from told import python
 
-import memlm_keras
 from memlm_keras import registry
 from memlm_keras.smoothing import SmoothedEmbedding
 from memlm_keras.smoothing import StreamStatistics
@@ -98,19 +93,12 @@ def saved(tmp_path_factory):
 )
 def test_saved_models_give_the_same_on_another_backend(saved, backend):
     folder, expected = saved
-    root = pathlib.Path(memlm_keras.__file__).parents[1]
-    run = subprocess.run(
-        [
-            *(sys.executable, "-c", SCRIPT, backend, str(folder)),
-            *sorted(path.stem for path in folder.glob("*.keras")),
-        ],
-        env={**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(root)},
-        capture_output=True,
-        text=True,
-    )
-    if run.returncode == 77:
-        pytest.skip(f"{backend} cannot be imported: {run.stdout.strip()}")
-    assert run.returncode == 0, run.stderr[-3000:]
+    names = sorted(path.stem for path in folder.glob("*.keras"))
+    arguments = ("-c", SCRIPT, backend, folder, *names)
+    told = python(*arguments, status=None, KERAS_BACKEND=backend)
+    if told.status == 77:
+        pytest.skip(f"{backend} cannot be imported: {told.out.strip()}")
+    assert told.status == 0, told.err[-3000:]
     found = np.load(folder / f"{backend}.npz")
     assert set(found) == set(expected)
     for name, value in expected.items():

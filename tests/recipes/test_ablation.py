@@ -1,16 +1,14 @@
 """The ablation of the own row, run as users run it."""
 
 import json
-import os
-import pathlib
-import subprocess
-import sys
 
 import pytest
 from corpus_files import sentences
 from corpus_files import write_lines
+from told import ROOT
+from told import python
 
-RECIPE = pathlib.Path(__file__).parents[2] / "recipes" / "ablation.py"
+RECIPE = ROOT / "recipes" / "ablation.py"
 
 
 @pytest.mark.slow
@@ -20,15 +18,10 @@ def test_variants_are_trained_and_compared(tmp_path):
     names.append("delta_rule")
     flags = [f"--variant={name}" for name in names]
     flags.append("--cache_size=9")
-    found = subprocess.run(
-        [sys.executable, RECIPE, "--dataset=novel.txt", "--seed=3", *flags],
-        env={**os.environ, "PYTHONPATH": str(RECIPE.parents[1])},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
+    found = python(
+        *(RECIPE, "--dataset=novel.txt", "--seed=3", *flags), folder=tmp_path
     )
-    assert found.returncode == 0, found.stderr
-    table = [line.split() for line in found.stdout.splitlines()[-len(names) :]]
+    table = [line.split() for line in found.out.splitlines()[-len(names) :]]
     assert [row[0] for row in table] == names
     for _, parameters, seed, validation, test in table:
         assert int(parameters.replace(",", "")) > 300_000 and seed == "3"
@@ -38,12 +31,5 @@ def test_variants_are_trained_and_compared(tmp_path):
     run = tmp_path / "runs" / "ablation" / "delta_rule-seed3"
     results = json.loads((run / "results.json").read_text())
     assert 1 < results["cache"]["test"]["perplexity"] < 20
-    command = [sys.executable, "-m", "memlm_keras", "evaluate", run]
-    told = subprocess.run(
-        [*command, "--dataset=novel.txt"],
-        env={**os.environ, "PYTHONPATH": str(RECIPE.parents[1])},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert "test: perplexity" in told.stdout, told.stderr
+    command = ("-m", "memlm_keras", "evaluate", run, "--dataset=novel.txt")
+    assert "test: perplexity" in python(*command, folder=tmp_path).out

@@ -1,18 +1,15 @@
 """The recipe of the English model, on small books."""
 
-import os
-import pathlib
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from corpus_files import write_documents
+from told import ROOT
+from told import python
 
 import memlm_keras as memlm
 from memlm_keras import trained
 
-RECIPE = pathlib.Path(__file__).parents[2] / "recipes" / "english.py"
+RECIPE = ROOT / "recipes" / "english.py"
 FLAGS = (
     "--data_dir=books",
     "--run_dir=run",
@@ -41,22 +38,15 @@ def test_books_become_a_trained_model(flags, name, layers, tmp_path):
     folder = tmp_path / "trained" / "memlm" / name
     for _ in range(2):
         # The second time, training has ended.
-        ran = subprocess.run(
-            [sys.executable, RECIPE, *FLAGS, *flags, "--epochs=3"],
-            cwd=tmp_path,
-            env={
-                **os.environ,
-                "PYTHONPATH": str(RECIPE.parents[1]),
-                "MEMLM_KERAS_HOME": str(tmp_path / "cache"),
-            },
-            capture_output=True,
-            text=True,
+        ran = python(
+            *(RECIPE, *FLAGS, *flags, "--epochs=3"),
+            folder=tmp_path,
+            MEMLM_KERAS_HOME=str(tmp_path / "cache"),
         )
-        assert ran.returncode == 0, ran.stderr[-3000:]
     card = trained.read_metadata(folder)["card"]
     assert card["perplexity"] < card["perplexity per word"]
     assert "--pieces=275" in card["command"]
-    assert "val_perplexity" not in ran.stdout
+    assert "val_perplexity" not in ran.out
     model = memlm.LanguageModel.from_preset(folder)
     assert len(model.recurrent) == layers
     assert len(model.vocabulary) == 275

@@ -1,42 +1,26 @@
 """The recall suite's recipe, as users run it."""
 
 import json
-import os
-import pathlib
 import re
 import shlex
-import subprocess
-import sys
 
 import keras
 import pytest
+from told import ROOT
+from told import python
 
 import recall_rows
 import recall_runs
 
-ROOT = pathlib.Path(__file__).parents[2]
 PAGES = ("docs/results/recall.md", "docs/how_to/recall.md")
 # Before a page adds rows of its own to them.
 ROWS, SETTINGS = list(recall_rows.ROWS), list(recall_rows.SETTINGS)
 
 
-def python(*arguments, folder, typed=None):
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "KERAS_BACKEND": keras.backend.backend(),
-        },
-        input=typed,
-        capture_output=True,
-        text=True,
-    )
-
-
-def recipe(*arguments, folder):
-    return python(ROOT / "recipes/recall.py", *arguments, folder=folder)
+def recipe(*arguments, **options):
+    recall = ROOT / "recipes/recall.py"
+    backend = keras.backend.backend()
+    return python(recall, *arguments, **options, KERAS_BACKEND=backend)
 
 
 @pytest.mark.slow
@@ -50,13 +34,12 @@ def test_it_prints_a_table_and_draws(tmp_path):
         "--setting=small",
     )
     found = recipe(*arguments, folder=tmp_path)
-    assert found.returncode == 0, found.stderr[-2000:]
-    assert found.stdout.startswith(
+    assert found.out.startswith(
         "Models to train: 2, on up to 6,000 sequences each, which takes minutes"
     )
-    assert "| gru | " in found.stdout and "binding, people 2" in found.stdout
-    assert "training at 6,000 of the 150,000 sequences" in found.stdout
-    assert found.stdout.splitlines()[-1] == recall_runs.VERDICTS
+    assert "| gru | " in found.out and "binding, people 2" in found.out
+    assert "training at 6,000 of the 150,000 sequences" in found.out
+    assert found.out.splitlines()[-1] == recall_runs.VERDICTS
     pictures = {path.name for path in tmp_path.glob("runs/recall/*.png")}
     assert pictures == {
         "binding_small.png",
@@ -64,12 +47,12 @@ def test_it_prints_a_table_and_draws(tmp_path):
         "binding_small_2_bytes.png",
     }
     again = recipe(*arguments, folder=tmp_path)
-    assert again.returncode == 0 and "Epoch 1" not in again.stdout
-    assert again.stdout.splitlines()[-12:] == found.stdout.splitlines()[-12:]
+    assert "Epoch 1" not in again.out
+    assert again.out.splitlines()[-12:] == found.out.splitlines()[-12:]
 
 
 def test_help_lists_rows_and_settings(tmp_path):
-    found = recipe("--help", folder=tmp_path).stdout
+    found = recipe("--help", folder=tmp_path, status=None).out
     # A long list is broken within words.
     words = re.findall(r"\w+", found + re.sub(r"\n +", "", found))
     assert {*ROWS, *SETTINGS} <= set(words)
@@ -171,10 +154,14 @@ def results(tmp_path_factory):
     typed = [*WRONG, *RIGHT, *on_pages()]
     arguments = "-c", SCRIPT, ROOT / "recipes/recall.py"
     folder = tmp_path_factory.mktemp("recall")
-    found = python(*arguments, folder=folder, typed=json.dumps(typed))
-    assert found.returncode == 0, found.stderr[-2000:]
+    found = python(
+        *arguments,
+        folder=folder,
+        typed=json.dumps(typed),
+        KERAS_BACKEND=keras.backend.backend(),
+    )
     assert not list(folder.iterdir())
-    return json.loads(found.stdout)
+    return json.loads(found.out)
 
 
 @pytest.mark.parametrize("typed", WRONG)

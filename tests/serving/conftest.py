@@ -2,13 +2,12 @@
 
 import contextlib
 import pathlib
-import subprocess
-import sys
 import types
 
 import keras
 import numpy as np
 import pytest
+from told import python
 
 import memlm_keras as memlm
 from memlm_keras.serving import export
@@ -109,13 +108,7 @@ def run_isolated():
     """Runs a script of this folder away from this checkout."""
 
     def run(script, *arguments):
-        process = subprocess.run(
-            [sys.executable, "-I", str(FOLDER / script), *map(str, arguments)],
-            cwd=FOLDER.root,
-            capture_output=True,
-            text=True,
-        )
-        assert process.returncode == 0, process.stderr
+        python("-I", FOLDER / script, *arguments, folder=FOLDER.root)
 
     return run
 

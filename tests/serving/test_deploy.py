@@ -1,15 +1,14 @@
 """The files of deploy/ are what TensorFlow Serving and its tools read."""
 
-import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 from google.protobuf import text_format
 from text_protos import parse
+from told import ROOT
+from told import python
 
-DEPLOY = pathlib.Path(__file__).parents[2] / "deploy"
+DEPLOY = ROOT / "deploy"
 
 # Fields in session_bundle_config.proto and monitoring_config.proto, which the
 # package of TensorFlow Serving does not have.
@@ -64,12 +63,7 @@ def test_the_model_of_a_clone_answers_without_the_package():
     # Nothing of the machine that wrote it.
     for path in files:
         assert not re.search(rb"/(root|home|tmp|work)/", path.read_bytes())
-    ran = subprocess.run(
-        [sys.executable, "-I", "-c", PROGRAM, folder],
-        capture_output=True,
-        text=True,
-    )
-    assert ran.returncode == 0, ran.stderr[-2000:]
+    python("-I", "-c", PROGRAM, folder)
 
 
 def test_batching():

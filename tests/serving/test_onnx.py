@@ -2,8 +2,6 @@
 
 import importlib.util
 import json
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -16,6 +14,7 @@ from onnx_runs import operators
 from onnx_runs import require_close
 from onnx_runs import require_equal
 from onnx_runs import session
+from told import python
 
 import memlm_keras as memlm
 from memlm_keras.models.variants import in_float32
@@ -66,11 +65,8 @@ for ids in (np.zeros((0, 1)), np.zeros((1, 0)), [[{len(vocabulary)}]], [[-1]]):
     except ValueError as error:
         print(error)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True
-    )
-    first, *others = done.stdout.splitlines()
-    assert first == "ended onnxruntime", done
+    first, *others = python("-c", code).out.splitlines()
+    assert first == "ended onnxruntime"
     assert [line.rpartition(". Received: ")[2] for line in others] == [
         "the shape (0, 1)",
         "the shape (1, 0)",

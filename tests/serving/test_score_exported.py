@@ -1,30 +1,19 @@
 import math
-import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
+from told import ROOT
+from told import python
 
 pytestmark = [pytest.mark.backend("tensorflow"), pytest.mark.slow]
 
-REPOSITORY = pathlib.Path(__file__).parents[2]
-
-
-def run(*arguments, lines=""):
-    return subprocess.run(
-        [sys.executable, "-I", REPOSITORY / "recipes" / "score_exported.py"]
-        + list(map(str, arguments)),
-        input=lines,
-        capture_output=True,
-        text=True,
-    )
+RECIPE = ROOT / "recipes" / "score_exported.py"
 
 
 def test_sentences_from_standard_input(saved_model, responses, texts):
-    process = run(saved_model, lines=f"{texts[0]}\n{texts[2]}\n")
-    assert process.returncode == 0, process.stderr
-    first, second, overall = process.stdout.strip().split("\n\n")
+    lines = f"{texts[0]}\n{texts[2]}\n"
+    told = python("-I", RECIPE, saved_model, typed=lines)
+    first, second, overall = told.out.strip().split("\n\n")
     *words, summary = first.splitlines()
     read = ["word_0", "word_7", "N", "word_3", "(end"]
     assert [word.split()[0] for word in words] == read
@@ -45,18 +34,14 @@ def test_sentences_from_standard_input(saved_model, responses, texts):
 def test_pieces_of_words_need_tensorflow_text(tmp_path):
     """Whether they are found, or one line says what to install."""
     (tmp_path / "saved_model.pb").write_bytes(b"... SentencepieceOp ...")
-    recipe = REPOSITORY / "recipes" / "score_exported.py"
     program = (
         "import runpy, sys; sys.modules['tensorflow_text'] = None; "
         f"sys.argv = ['x', {str(tmp_path)!r}, 'a']; "
-        f"runpy.run_path({str(recipe)!r}, run_name='__main__')"
+        f"runpy.run_path({str(RECIPE)!r}, run_name='__main__')"
     )
-    ran = subprocess.run(
-        [sys.executable, "-I", "-c", program], capture_output=True, text=True
-    )
-    assert ran.returncode == 1
-    assert "pip install tensorflow-text" in ran.stdout + ran.stderr
-    assert "Traceback" not in ran.stderr
+    told = python("-I", "-c", program, status=1)
+    assert "pip install tensorflow-text" in told.out + told.err
+    assert "Traceback" not in told.err
 
 
 @pytest.mark.parametrize(
@@ -69,7 +54,7 @@ def test_pieces_of_words_need_tensorflow_text(tmp_path):
 )
 def test_bad_arguments(arguments, message, saved_model):
     folder = saved_model.parent
-    process = run(*(text.format(folder=folder) for text in arguments))
-    assert process.returncode == 1
-    text = re.sub(r"\s+", "", process.stdout + process.stderr)
+    typed = (text.format(folder=folder) for text in arguments)
+    told = python("-I", RECIPE, *typed, typed="", status=1)
+    text = re.sub(r"\s+", "", told.out + told.err)
     assert re.sub(r"\s+", "", message.format(folder=folder)) in text

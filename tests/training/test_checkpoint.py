@@ -7,13 +7,12 @@ import multiprocessing
 import os
 import pathlib
 import signal
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
 from layers import assert_close
+from told import python
 
 from memlm_keras import LanguageModel
 from memlm_keras.data import Batches
@@ -29,10 +28,9 @@ SCRIPT = pathlib.Path(__file__).with_name("resumed_run.py")
 
 
 def run(folder, kill_at=-1):
-    command = [sys.executable, SCRIPT, folder, str(kill_at)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode in (0, -signal.SIGKILL), done.stderr
-    return done.returncode
+    told = python(SCRIPT, folder, kill_at, status=None)
+    assert told.status in (0, -signal.SIGKILL), told.err
+    return told.status
 
 
 @pytest.mark.slow

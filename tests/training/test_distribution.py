@@ -1,12 +1,10 @@
 """Several devices: where they are, and what is refused."""
 
-import os
 import pathlib
-import subprocess
-import sys
 
 import keras
 import pytest
+from told import python
 
 from memlm_keras.experiments import Experiment
 from memlm_keras.experiments.options import UsageError
@@ -16,7 +14,7 @@ pytestmark = pytest.mark.backend
 
 TESTS = pathlib.Path(__file__).with_name("several_devices.py")
 BACKEND = keras.backend.backend()
-PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
 # In a process of their own: all but the tests of one model that is trained.
 OTHERS = "sentences or pointing or classifier or dropout or command"
 
@@ -33,13 +31,7 @@ def test_on_four_devices(part):
         "--xla_force_host_platform_device_count=4",
         "--xla_backend_optimization_level=0",
     ]
-    process = subprocess.run(
-        [*PYTEST, TESTS, "-k", part],
-        env={**os.environ, "XLA_FLAGS": " ".join(flags)},
-        capture_output=True,
-        text=True,
-    )
-    assert process.returncode == 0, process.stdout + process.stderr
+    python(*PYTEST, TESTS, "-k", part, XLA_FLAGS=" ".join(flags))
 
 
 @pytest.mark.skipif(
