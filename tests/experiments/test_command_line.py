@@ -779,17 +779,11 @@ _SAID = {
 
 
 @pytest.mark.backend
-def test_the_precision_of_matrix_products(folder):
+def test_the_precision_of_matrix_products():
     backend = keras.backend.backend()
     said = {"jax": "tensorfloat32", "tensorflow": "True", "torch": "high"}
-    told = subprocess.run(
-        [sys.executable, "-c", f"{_PRECISION}\nprint({_SAID[backend]})"],
-        env=environment(folder),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert told.stdout.split() == [backend, said[backend]]
+    told = python("-c", f"{_PRECISION}\nprint({_SAID[backend]})")
+    assert told.out.split() == [backend, said[backend]]
 
 
 def test_a_run_names_its_precision(train, refused, folder, monkeypatch):
