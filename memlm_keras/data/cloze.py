@@ -8,6 +8,7 @@ from memlm_keras.arguments import require_one_of
 from memlm_keras.data.corpora import public_files
 from memlm_keras.data.corpora import public_sources
 from memlm_keras.data.corpus import encode_sources
+from memlm_keras.data.tables import naming
 from memlm_keras.data.text_store import FileSource
 from memlm_keras.data.text_store import read_lines
 
@@ -228,10 +229,8 @@ def read_cloze_questions(path):
         if expected <= _CONTEXT_SENTENCES:
             context.append(_tokens(text))
             continue
-        try:
+        with naming(f"{path}, line {number}"):
             question = ClozeQuestion(tuple(context), *_parse_query(text))
-        except ValueError as error:
-            raise ValueError(f"{path}, line {number}: {error}") from error
         yield question
         context = []
     if context:

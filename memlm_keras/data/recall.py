@@ -297,8 +297,7 @@ class Binding:
     names: int = 32
 
     def __post_init__(self):
-        _require_integers(self, n=1)
-        require_positive_integer("names", self.names, minimum=self.n)
+        _require_integers(self, n=1, names=self.n)
 
     queries = 1
 

@@ -8,6 +8,7 @@ import warnings
 
 from memlm_keras.data.cloze import BLANK
 from memlm_keras.data.cloze import ClozeQuestion
+from memlm_keras.data.tables import naming
 from memlm_keras.data.text_store import read_lines
 from memlm_keras.data.tokenizer import load_syntok
 from memlm_keras.files import atomic_path
@@ -80,7 +81,7 @@ def completion_questions(questions, answers, lowercase=True, tokenize="syntok"):
     for place, before, after, candidates, answer in read(
         questions, lines, answers, solutions
     ):
-        try:
+        with naming(f"{questions}, line {place}"):
             question = ClozeQuestion(
                 context=(),
                 query=tuple(split(f"{case(before)}{BLANK}{case(after)}")),
@@ -89,8 +90,6 @@ def completion_questions(questions, answers, lowercase=True, tokenize="syntok"):
                     " ".join(split(case(candidate))) for candidate in candidates
                 ),
             )
-        except ValueError as error:
-            raise ValueError(f"{questions}, line {place}: {error}") from error
         result.append(question)
     return result
 

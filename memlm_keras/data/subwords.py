@@ -9,6 +9,7 @@ import numpy as np
 
 from memlm_keras import files
 from memlm_keras.arguments import require_one_of
+from memlm_keras.data.tables import naming
 from memlm_keras.data.text_store import read_lines
 from memlm_keras.data.tokenizer import WHITE_SPACE
 from memlm_keras.data.vocabulary import Vocabulary
@@ -240,10 +241,8 @@ class SubwordVocabulary(Vocabulary):
         """Reads the file of a SentencePiece model and keeps its ids; see the
         class for the arguments and errors."""
         model = pathlib.Path(path).read_bytes()
-        try:
+        with naming(path):
             processor = _processor(model)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
         tokens = map(processor.id_to_piece, range(len(processor)))
         return cls(
             tokens, unknown, end_of_sentence, model, replacements=replacements

@@ -396,9 +396,6 @@ def stored_split(source, vocabulary, cache_dir, name):
     """Encodes a source, or reads the cache; returns a memory-mapped `Split`."""
     key = fingerprint(source.identity(), vocabulary.get_config())
 
-    def make(folder):
-        _write(source, vocabulary, folder)
-
     def read(folder):
         tokens = np.load(folder / "tokens.npy", mmap_mode="r")
         starts = None
@@ -407,6 +404,7 @@ def stored_split(source, vocabulary, cache_dir, name):
         counts = json.loads((folder / "counts.json").read_text("utf-8"))
         return Split(tokens, starts, TextCounts(**counts))
 
+    make = functools.partial(_write, source, vocabulary)
     return stored(cache_dir, "tokens", f"{name}-{key}", make, read)
 
 
