@@ -98,13 +98,8 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         super().__init__(kernel_initializer, **kwargs)
         self.units = units
         self.window = window
-        self.fusion = fusion
+        self.fusion = self.reads_source = fusion
         self.output_size = units
-
-    @property
-    def reads_source(self):
-        """Whether the cell attends to a source."""
-        return self.fusion
 
     @property
     def state_size(self):
@@ -121,8 +116,14 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
     def states_after_source(self, states):
         """Returns a target's initial states: zeros and the source's tape."""
         output, read, filled, tape = states[:4]
-        zeros = map(ops.zeros_like, (output, read, filled, tape, read))
-        return [*zeros, filled, tape]
+        states = output, read, filled[:, :0], tape[:, :0], read
+        return [*map(ops.zeros_like, states), filled, tape]
+
+    def empty_states(self, batch_size):
+        """Returns initial states whose tapes have no slots."""
+        h = self.units
+        sizes = [h, h, 0, 0, h, 0, 0] if self.fusion else [h, h, 0, 0]
+        return [ops.zeros((batch_size, n), self.compute_dtype) for n in sizes]
 
     def build(self, inputs_shape):
         d, h = inputs_shape[-1], self.units
@@ -141,76 +142,92 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
             self.source_gate_kernel = add("source_gate_kernel", (h, h))
 
     def call(self, inputs, states, training=None):
-        return super().call(inputs, self.begin(states))
+        output, states = super().call(inputs, self.begin(states))
+        return output, self.end(states)
 
     def project_inputs(self, inputs):
         """Projects inputs `(..., d)` to `(..., projected units)`."""
         return ops.matmul(inputs, self.kernel)
 
-    def begin(self, states):
-        """Replaces `W_h gamma_j` on the source's tape by `W_g gamma_j`."""
-        if not self.fusion:
-            return states
-        *others, tape = states
-        slots = self._slots(tape)
-        keys = ops.matmul(
-            slots[..., self.units : 2 * self.units], self.source_key_kernel
-        )
-        slots = ops.concatenate([keys, slots[..., self.units :]], axis=-1)
-        return [*others, self._flat(slots)]
+    def begin(self, states, steps=None):
+        """Splits tapes into keys (of a source, `W_g gamma_j`) and values; adds
+        empty slots for `steps` or, if unknown, up to a whole window."""
+        states, h = list(states), self.units
+        for index in reversed(range(2, len(states), 3)):
+            filled, tape = states[index : index + 2]
+            most = self.window - filled.shape[1] if index == 2 else 0
+            empty = most if steps is None else min(most, steps)
+            filled = ops.pad(filled, [(0, 0), (empty, 0)])
+            tape = ops.pad(tape, [(0, 0), (3 * h * empty, 0)])
+            slots, rows = filled.shape[1], ops.shape(tape)[0]
+            tape = ops.reshape(tape, (rows, slots, 3 * h))
+            keys, values = ops.split(tape, [h], axis=-1)
+            if index > 2:
+                keys = ops.matmul(values[..., :h], self.source_key_kernel)
+            # Keras' loop with a mask on JAX needs states `(B, ...)` of rank 2.
+            keys = ops.reshape(keys, (rows, slots * h))
+            values = ops.reshape(values, (rows, slots * 2 * h))
+            states[index : index + 2] = [filled, keys, values]
+        return states
 
-    def step(self, projected, states):
-        """Returns `h_t` and the new states; call `begin` on initial states."""
+    def end(self, states):
+        """Inverts `begin`, with tapes of a whole window."""
+        states = list(states)
+        for index in reversed(range(2, len(states), 4)):
+            filled, *slots = states[index : index + 3]
+            empty = self.window - filled.shape[1]
+            filled = ops.pad(filled, [(0, 0), (empty, 0)])
+            slots = [
+                ops.reshape(
+                    ops.pad(part, [(0, 0), (empty * size, 0)]),
+                    (-1, self.window, size),
+                )
+                for part, size in zip(slots, (self.units, 2 * self.units))
+            ]
+            tape = ops.concatenate(slots, axis=-1)
+            tape = ops.reshape(tape, (-1, self.state_size[3]))
+            states[index : index + 3] = [filled, tape]
+        return states
+
+    def step(self, projected, states, grows=False):
+        """Returns `h_t` and the new states, between `begin` and `end`; a tape
+        that `grows` gets a new slot until it has a whole window."""
         h = self.units
-        _, read, filled, tape = states[:4]
-        slots = self._slots(tape)
-        hidden, cell = self._attend(
-            slots,
-            filled,
-            projected[:, 4 * h : 5 * h] + ops.matmul(read, self.read_kernel),
-            self.score_kernel,
-        )
+        _, read, *tape = states[:5]
+        query = projected[:, 4 * h : 5 * h] + ops.matmul(read, self.read_kernel)
+        hidden, cell = self._attend(tape, query, self.score_kernel)
         gates = projected[:, : 4 * h] + self.bias
         gates = gates + ops.matmul(hidden, self.recurrent_kernel)
         i, f, g, o = ops.split(gates, 4, axis=-1)
-        new_cell = ops.sigmoid(f) * cell + ops.sigmoid(i) * ops.tanh(g)
-        source_states = list(states[4:])
+        cell = ops.sigmoid(f) * cell + ops.sigmoid(i) * ops.tanh(g)
+        source = list(states[5:])
         if self.fusion:
-            before, source_filled, source_tape = source_states
-            source, source_cell = self._attend(
-                self._slots(source_tape),
-                source_filled,
-                projected[:, 5 * h : 6 * h]
-                + ops.matmul(before, self.source_read_kernel),
-                self.source_score_kernel,
+            query = projected[:, 5 * h : 6 * h]
+            query = query + ops.matmul(source[0], self.source_read_kernel)
+            source[0], source_cell = self._attend(
+                source[1:], query, self.source_score_kernel
             )
-            gate = projected[:, 6 * h :] + ops.matmul(
-                source, self.source_gate_kernel
-            )
-            new_cell = new_cell + ops.sigmoid(gate) * source_cell
-            source_states[0] = source
-        output = ops.sigmoid(o) * ops.tanh(new_cell)
-        slot = ops.concatenate(
-            [ops.matmul(output, self.key_kernel), output, new_cell], axis=-1
-        )
-        slots = ops.concatenate([slots[:, 1:], slot[:, None]], axis=1)
-        filled = ops.concatenate(
-            [filled[:, 1:], ops.ones_like(filled[:, :1])], axis=1
-        )
-        states = [output, hidden, filled, self._flat(slots), *source_states]
-        return output, states
+            gate = projected[:, 6 * h :]
+            gate = gate + ops.matmul(source[0], self.source_gate_kernel)
+            cell = cell + ops.sigmoid(gate) * source_cell
+        output = ops.sigmoid(o) * ops.tanh(cell)
+        key = ops.matmul(output, self.key_kernel)
+        value = ops.concatenate([output, cell], axis=-1)
+        slot = ops.ones_like(output[:, :1]), key, value
+        if not grows or tape[0].shape[1] == self.window:
+            tape = [old[:, new.shape[1] :] for old, new in zip(tape, slot)]
+        tape = [ops.concatenate(pair, axis=1) for pair in zip(tape, slot)]
+        return output, [output, hidden, *tape, *source]
 
-    def _attend(self, slots, filled, query, score_kernel):
+    def _attend(self, tape, query, score_kernel):
         """Attends to a tape; returns the mixed hidden and cell states."""
-        h = self.units
-        keys = ops.tanh(slots[..., :h] + query[:, None])
-        scores = ops.matmul(keys, score_kernel)[..., 0]
+        filled, *slots = tape
+        if not filled.shape[1]:
+            return ops.zeros_like(query), ops.zeros_like(query)
+        shape = (ops.shape(filled)[0], filled.shape[1], -1)
+        keys, values = (ops.reshape(part, shape) for part in slots)
+        hidden = ops.tanh(keys + query[:, None])
+        scores = ops.matmul(hidden, score_kernel)[..., 0]
         weights = masked_softmax(scores, filled > 0)
-        mixed = ops.matmul(weights[:, None], slots[..., h:])[:, 0]
-        return mixed[:, :h], mixed[:, h:]
-
-    def _slots(self, tape):
-        return ops.reshape(tape, (-1, self.window, 3 * self.units))
-
-    def _flat(self, slots):
-        return ops.reshape(slots, (-1, 3 * self.window * self.units))
+        mixed = ops.matmul(weights[:, None], values)[:, 0]
+        return mixed[:, : self.units], mixed[:, self.units :]

@@ -1,5 +1,7 @@
 """Recurrent layer that projects all inputs before its loop over time."""
 
+import functools
+
 import keras
 from keras import ops
 
@@ -34,7 +36,9 @@ class ProjectedRNN(keras.layers.RNN):
     * `noise(inputs)`, used if the attribute `is_noisy` is true, as in
       `ZoneoutLSTMCell`: draws the noise of a whole sequence in training. Then
       `step(projected, states, noise)` gets the noise of its step.
-    * `begin(states)`, as in `LSTMNetworkCell`: transforms the initial states.
+    * `empty_states(batch_size)`, `begin(states, steps)`, `end(states)` and a
+      `step` with `grows`, as in `LSTMNetworkCell`: make small initial states,
+      and transform states before and after the loop, in which they may grow.
     * `step_function()`, as in `AssociativeMemoryCell`: returns a `step` that
       computes the tensors that all steps share only once.
     * `run(projected, states, mask)`, used if the attribute `has_own_gradient`
@@ -81,6 +85,12 @@ class ProjectedRNN(keras.layers.RNN):
             )
         super().__init__(cell, dtype=own, **kwargs)
 
+    def call(self, sequences, initial_state=None, mask=None, training=False):
+        empty_states = getattr(self.cell, "empty_states", None)
+        if empty_states and initial_state is None and not self.stateful:
+            initial_state = empty_states(ops.shape(sequences)[0])
+        return super().call(sequences, initial_state, mask, training)
+
     def inner_loop(self, sequences, initial_state, mask, training=False):
         """Projects all inputs, then runs the steps; see `keras.layers.RNN`."""
         cell, go_backwards = expanded(self.cell), self.go_backwards
@@ -99,7 +109,11 @@ class ProjectedRNN(keras.layers.RNN):
         if hasattr(cell, "step_function"):
             step = cell.step_function()
         if hasattr(cell, "begin"):
-            initial_state = cell.begin(initial_state)
+            # Keras' loops for masks and on other backends need fixed shapes.
+            grows = mask is None and keras.backend.backend() == "torch"
+            step = functools.partial(step, grows=grows)
+            steps = 0 if grows else sequences.shape[1]
+            initial_state = cell.begin(initial_state, steps)
         if training and getattr(cell, "is_noisy", False):
 
             def step(inputs, states):
@@ -113,7 +127,7 @@ class ProjectedRNN(keras.layers.RNN):
                 lambda tensor: ops.flip(tensor, axis=1), (inputs, mask)
             )
             go_backwards = False
-        return rnn(
+        last, outputs, states = rnn(
             step,
             inputs,
             initial_state,
@@ -126,6 +140,9 @@ class ProjectedRNN(keras.layers.RNN):
             zero_output_for_mask=self.zero_output_for_mask,
             return_all_outputs=self.return_sequences,
         )
+        if hasattr(cell, "end"):
+            states = cell.end(states)
+        return last, outputs, states
 
 
 def projects_inputs(cell):

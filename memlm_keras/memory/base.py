@@ -298,7 +298,13 @@ class WordMemory(DistinctKernels, Memory):
 
     steps_back = 0
 
-    def __init__(self, window, vocabulary_size, kernel_initializer, **kwargs):
+    def __init__(
+        self,
+        window=15,
+        vocabulary_size=None,
+        kernel_initializer="uniform",
+        **kwargs,
+    ):
         require_positive_integer("window", window)
         if vocabulary_size is not None:
             require_positive_integer("vocabulary_size", vocabulary_size)

@@ -13,10 +13,8 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.kernels import DistinctKernels
 from memlm_keras.masking import SlidingWindow
 from memlm_keras.masking import additive_scores
-from memlm_keras.masking import count_valid
 from memlm_keras.masking import masked_softmax
 from memlm_keras.masking import over_valid_steps
-from memlm_keras.masking import take_steps
 from memlm_keras.memory.base import Memory
 
 SCORES = ("single", "combined")
@@ -169,8 +167,9 @@ class Attentive(DistinctKernels, Memory):
             [state["context"][:, None], ops.cast(outputs, "float32")], axis=1
         )
         contexts = ops.matmul(weights, values)
-        new_state["context"] = _after_last(contexts, mask)
-        new_state["log_normalizer"] = _after_last(log_normalizers, mask)
+        last = SlidingWindow(1).last
+        new_state["context"] = last(contexts, mask)[:, 0]
+        new_state["log_normalizer"] = last(log_normalizers, mask)[:, 0]
 
         steps = ops.arange(ops.shape(outputs)[1])
         recent = ops.take(
@@ -201,10 +200,3 @@ class Attentive(DistinctKernels, Memory):
 
     def _cast(self, tensor):
         return ops.cast(tensor, self.compute_dtype)
-
-
-def _after_last(rows, mask):
-    """Returns, for each row, the entry that follows the last valid step."""
-    if mask is None:
-        return rows[:, -1]
-    return take_steps(rows, count_valid(mask)[:, None])[:, 0]

@@ -66,15 +66,6 @@ class MemoryNetwork(WordMemory):
     >>> outputs, state = memory(embedding(token_ids), token_ids, state=state)
     """
 
-    def __init__(
-        self,
-        window=15,
-        vocabulary_size=None,
-        kernel_initializer="uniform",
-        **kwargs,
-    ):
-        super().__init__(window, vocabulary_size, kernel_initializer, **kwargs)
-
     def build(self, outputs_shape, token_ids_shape=None):
         d = outputs_shape[-1]
         positions = (self.window, d)
