@@ -14,7 +14,7 @@ from memlm_keras.kernels import distinct
 
 
 class HigherOrderCell(Int8Kernels, ProjectedCell):
-    """Base class of cells whose `output_of` reads the last n outputs."""
+    """Base class of higher-order cells; the states are the last n outputs."""
 
     def __init__(
         self,
@@ -42,6 +42,12 @@ class HigherOrderCell(Int8Kernels, ProjectedCell):
         """Returns the output `(B, k)` and the new states, the latest first."""
         output = self.output_of(projected, states)
         return output, [output, *states[:-1]]
+
+    def output_of(self, projected, states):
+        """Returns the output `(B, k)` of a step."""
+        raise NotImplementedError(
+            f"{type(self).__name__} must implement `output_of`."
+        )
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -191,8 +197,11 @@ class GatedHORNNCell(HigherOrderCell):
 
     def project_inputs(self, inputs):
         """Projects inputs `(..., input_dim)` to `(..., (1 + n) k)`."""
-        bias = ops.pad(self.bias, [(0, self.order * self.units)])
-        return ops.matmul(inputs, self.kernel) + bias
+        projected = ops.matmul(inputs, self.kernel)
+        k = self.units
+        return ops.concatenate(
+            [projected[..., :k] + self.bias, projected[..., k:]], axis=-1
+        )
 
     def output_of(self, projected, states):
         total, *gates = ops.split(projected, 1 + self.order, axis=-1)

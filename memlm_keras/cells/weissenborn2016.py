@@ -30,11 +30,6 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
     the other states of the cell, if any; and, with a `source_key`, the memory
     of a source sequence, `(B, N_c H)`, which is never written.
 
-    Subclasses implement `trace(projected, states, training, shared)`, one step;
-    `shared` is a result of `shared_by_steps`. It returns the output, the new
-    states, and a dict of tensors `(B, H)`: the `"key"`, the value `"read"`, the
-    new `"state"`, the change `"written"` and the value read from a `"source"`.
-
     The permutations of the keys are non-trainable weights. Cells with equal
     `seed`, size and `num_copies` have equal permutations.
     """
@@ -172,6 +167,17 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
     def shared_by_steps(self):
         """Computes the matrix that permutes keys."""
         return complex_vectors.matrix_of(self.permutations, self.compute_dtype)
+
+    def trace(self, projected, states, training=None, shared=None):
+        """Computes one step; `shared` is a result of `shared_by_steps`.
+
+        Returns the output, the list of new states, and a dict of tensors
+        `(B, H)`: the `"key"`, the value `"read"`, the new `"state"`, the change
+        `"written"` and, with a source, the value read from it, `"source"`.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} must implement `trace`."
+        )
 
     def traced(self, key, values, state, written):
         """Returns a dict of tensors, a result of `trace`."""

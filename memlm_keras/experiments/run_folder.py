@@ -240,6 +240,7 @@ class RunFolder:
         )
 
     def save(self, model):
+        """Saves a trained model in `model.keras`."""
         with files.atomic_path(self.model_path) as temporary:
             model.save(temporary)
 
