@@ -235,10 +235,7 @@ def describe(found):
 
 def main(names):
     # The backend must be selected before Keras is imported.
-    process.choose_backend(FLAGS.backend)
-    if FLAGS.matmul_precision:
-        process.choose_matmul_precision(FLAGS.matmul_precision)
-    process.import_keras()
+    process.import_keras(FLAGS.backend, FLAGS.matmul_precision)
     import claim_runs
     from memlm_keras.experiments.tables import runs
 

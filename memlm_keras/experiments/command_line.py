@@ -280,9 +280,9 @@ def _run(arguments):
     with process.signals_raise():
         if children.PARENT in os.environ:
             children.end_with_parent()
-        process.choose_backend(values.pop("backend", None))
-        if precision := values.pop("matmul_precision", None):
-            process.choose_matmul_precision(precision)
+        process.choose_backend(
+            values.pop("backend", None), values.pop("matmul_precision", None)
+        )
         typed = shlex.join(["memlm", *arguments])
         return command.run(positional, values, typed) or 0
 

@@ -25,11 +25,7 @@ from memlm_keras.experiments.options import nearest
 
 BACKENDS = ("tensorflow", "jax", "torch")
 # Precisions of float32 matrix products, by the names of JAX, with PyTorch's.
-PRECISIONS = {
-    "float32": "highest",
-    "tensorfloat32": "high",
-    "bfloat16": "medium",
-}
+PRECISIONS = dict(float32="highest", tensorfloat32="high", bfloat16="medium")
 _PRECISION = "MEMLM_MATMUL_PRECISION"
 
 # === Keras is imported late ===
@@ -49,8 +45,9 @@ def backend():
         return "tensorflow"
 
 
-def choose_backend(name=None):
-    """Sets the backend, by default the configured one.
+def choose_backend(name=None, precision=None):
+    """Sets the backend, by default the configured one, and the precision of
+    matrix products, also of child processes.
 
     Raises `UsageError` if Keras already runs on another backend, and
     `ImportError` if the backend is not installed."""
@@ -73,17 +70,20 @@ def choose_backend(name=None):
             f"The backend {name} is not installed: pip install {name}, or "
             "choose another with --backend."
         )
-
-
-def choose_matmul_precision(name):
-    """Sets the precision of matrix products, also of child processes."""
-    if name == "bfloat16" and backend() == "tensorflow":
+    if precision is not None:
+        os.environ[_PRECISION] = precision
+    precision = matmul_precision()
+    if precision is not None and precision not in PRECISIONS:
+        raise UsageError(
+            f"{_PRECISION} must be one of {', '.join(PRECISIONS)}. Received: "
+            f"{precision}"
+        )
+    if precision == "bfloat16" and name == "tensorflow":
         raise UsageError(
             "TensorFlow multiplies float32 matrices in float32 or "
             "tensorfloat32. Use --matmul_precision=tensorfloat32, or "
             "--backend=torch. Received: --matmul_precision=bfloat16"
         )
-    os.environ[_PRECISION] = name
 
 
 def matmul_precision():
@@ -96,17 +96,16 @@ def _set_matmul_precision(name):
     if backend() == "torch":
         sys.modules["torch"].set_float32_matmul_precision(PRECISIONS[name])
     elif backend() == "jax":
-        config = sys.modules["jax"].config
-        config.update("jax_default_matmul_precision", name)
+        sys.modules["jax"].config.update("jax_default_matmul_precision", name)
     else:
         config = sys.modules["tensorflow"].config.experimental
         config.enable_tensor_float_32_execution(name != "float32")
 
 
-def import_keras(name=None):
+def import_keras(name=None, precision=None):
     """Imports Keras and this package, without TensorFlow if it is not the
     backend, and without its log messages if it is."""
-    choose_backend(name)
+    choose_backend(name, precision)
     if "memlm_keras.models" not in sys.modules:
         _import_all()
     if matmul_precision() is not None:

@@ -762,8 +762,7 @@ _PRECISION = """
 import sys
 import numpy as np
 from memlm_keras.experiments import process
-process.choose_matmul_precision("tensorfloat32")
-process.import_keras()
+process.import_keras(precision="tensorfloat32")
 import keras
 matrix = np.ones((2, 2), "float32")
 assert np.all(keras.ops.convert_to_numpy(matrix @ matrix) == 2)
@@ -801,7 +800,10 @@ def test_a_run_names_its_precision(train, refused, folder, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
     monkeypatch.delitem(sys.modules, "keras")
     with pytest.raises(UsageError, match="--backend=torch"):
-        process_module.choose_matmul_precision("bfloat16")
+        process_module.choose_backend(precision="bfloat16")
+    monkeypatch.setenv("MEMLM_MATMUL_PRECISION", "half")
+    with pytest.raises(UsageError, match="MEMLM_MATMUL_PRECISION must be one"):
+        process_module.choose_backend()
 
 
 def test_presets_are_listed_with_their_parameters(memlm):
