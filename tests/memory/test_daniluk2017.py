@@ -133,8 +133,7 @@ def assert_same_state(found, expected):
         np.testing.assert_allclose(
             found["window"][row, slots - filled :],
             expected["slots"][row, slots - filled :],
-            rtol=1e-5,
-            atol=1e-6,
+            rtol=1e-6,
         )
 
 
