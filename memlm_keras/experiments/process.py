@@ -181,7 +181,7 @@ def _disable():
 
 
 def _keep_memory():
-    """Makes glibc reuse the memory of arrays up to 32 MiB, because the kernel
+    """Makes glibc reuse the memory of arrays up to 2 GiB, because the kernel
     zeroes each new page; lets PyTorch use huge pages."""
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     if {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"} & set(os.environ):
@@ -190,7 +190,7 @@ def _keep_memory():
     with contextlib.suppress(OSError, AttributeError):
         glibc = ctypes.CDLL("libc.so.6")
         glibc.mallopt(-1, 2**31 - 1)
-        glibc.mallopt(-3, 2**25)
+        glibc.mallopt(-3, 2**31 - 1)
 
 
 # === Signals ===
