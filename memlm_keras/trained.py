@@ -14,7 +14,7 @@ from memlm_keras.version import __version__
 # Environment variable that lists folders with trained models.
 VARIABLE = "MEMLM_PRESETS"
 METADATA, CONFIG, WEIGHTS = "metadata.json", "config.json", "model.weights.h5"
-DTYPES = ("float32", "float16", "int8")
+DTYPES, _SCALES = ("float32", "float16", "int8"), "scales"
 FORMAT = 1
 # How to get each trained model of this package from a clone of the repository.
 _COPY = "Copy it from `memlm_keras/presets/trained` of a clone"
@@ -24,10 +24,10 @@ SOURCES = {
     "memlm/embedded_lstm": f"{_BUILD}trained.py --backend=jax`",
     "memlm/english": f"{_BUILD}english.py --data_dir=FOLDER_OF_BOOKS`",
     "memlm/english_large": _COPY,
+    "daniluk2017/key_value_predict_786_ptb": _COPY,
     "tran2016/rm_tm_gated_ptb": _COPY,
     "weissenborn2016/am_gru_shared_sick": _COPY,
 }
-_SCALES = "scales"
 # The types of values in the metadata, by key.
 _TYPES = {
     **dict.fromkeys(("sha256", "card", "experiment"), dict),
