@@ -158,8 +158,7 @@ def losses_of(model, folder):
 
 _INTRODUCTION = """# Claims
 
-The tables test the papers' claims that one model is better than another. Each
-paper's page describes its models.
+The tables test the papers' claims that one model is better than another.
 
 * A difference is in per cent of the second model's perplexity, or in points of
   accuracy for pairs. A positive difference agrees with the claim.
