@@ -252,8 +252,8 @@ def encode_sources(
         warnings.warn(
             f"{shares} of {name!r} are tokens that the vocabulary does not "
             "have. The training text has no unknown token, so no model can "
-            "learn about them. Build the vocabulary with `minimum_count=2` or "
-            "a `vocabulary_size`.",
+            "learn about them. Build the vocabulary with a larger "
+            "`minimum_count` or a smaller `vocabulary_size`.",
             stacklevel=3,
         )
     entered = EnteredText(vocabulary)

@@ -262,11 +262,10 @@ def _tokenize(path):
     for training in (path / "train", path / "train.txt"):
         path = training if training.exists() else path
     try:
-        lines = TextSource(path).sentences()
+        lines = itertools.islice(TextSource(path).sentences(), _LINES)
+        words = [word for line, _ in lines for word in line.split()]
     except (OSError, ValueError):
         # The error is reported when the corpus is loaded.
         return None, None
-    lines = itertools.islice(lines, _LINES)
-    words = [word for line, _ in lines for word in line.split()]
     split = split_for(words)
     return split, _SPLITS.get(split)

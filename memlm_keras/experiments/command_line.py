@@ -16,6 +16,7 @@ import shlex
 import signal
 import sys
 import textwrap
+import warnings
 
 from absl import flags
 
@@ -229,6 +230,8 @@ def _describe(option):
 def main(arguments=None):
     """Runs `memlm`, by default on `sys.argv`; returns the exit status."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    usual = warnings.formatwarning
+    warnings.formatwarning = lambda text, *others: f"Warning: {text}\n"
     try:
         status = _run(arguments)
         sys.stdout.flush()
@@ -247,6 +250,8 @@ def main(arguments=None):
             raise
         options.print_error("memlm", error)
         return _status(error, arguments)
+    finally:
+        warnings.formatwarning = usual
 
 
 def _run(arguments):

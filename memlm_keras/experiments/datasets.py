@@ -73,9 +73,8 @@ class Dataset:
         and is not split."""
         with options.wrong_use():
             corpus = self._load(vocabulary, labels, whole)
-        lines = self.reading.get("training_lines")
-        if lines is not None:
-            corpus = corpus.with_first_lines(lines)
+            if (lines := self.reading.get("training_lines")) is not None:
+                corpus = corpus.with_first_lines(lines)
         if self.kind != options.CLASSIFIER and self.name not in options.TEXTS:
             _describe(corpus, vocabulary is None)
         return corpus

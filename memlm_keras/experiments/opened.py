@@ -115,7 +115,8 @@ class Opened:
             )
         if self.counts and method != "score":
             # This raises the error that n-gram models have no model file.
-            self.folder.model()
+            with options.wrong_use():
+                self.folder.model()
         model = self.model
         if method is not None and not hasattr(model, method):
             raise options.UsageError(
@@ -150,9 +151,9 @@ def average(runs, rate=None, cache=False):
     """Returns the model of one `Opened` or the average of several, as a
     `DynamicEvaluator` if `rate` is given."""
     models = [run.model_that("score", cache) for run in runs]
-    model = models[0] if len(models) == 1 else memlm.Ensemble(models)
-    if rate is not None:
-        with options.wrong_use():
+    with options.wrong_use():
+        model = models[0] if len(models) == 1 else memlm.Ensemble(models)
+        if rate is not None:
             model = memlm.evaluation.DynamicEvaluator(model, rate)
     return model
 

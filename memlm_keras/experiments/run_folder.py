@@ -232,7 +232,7 @@ class RunFolder:
         if self.kind == options.KNESER_NEY:
             raise FileNotFoundError(
                 f"{self.path} has no model file, because its n-grams are "
-                "counted at each use. Use memlm evaluate or memlm surprisal."
+                "counted at each use. Use memlm evaluate, score or surprisal."
             )
         raise FileNotFoundError(
             f"Training is finished, but {self.model_path} is missing. Put it "

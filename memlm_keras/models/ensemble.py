@@ -184,7 +184,7 @@ def require_members(models):
         if not isinstance(model, LanguageModel):
             raise ValueError(
                 "`models` must hold instances of `memlm_keras.LanguageModel`. "
-                f"Received: {model!r}"
+                f"Received: a {type(model).__name__}"
             )
         require_streaming("`Ensemble`", model)
     if len({id(model) for model in models}) < len(models):

@@ -460,6 +460,16 @@ def test_a_trained_model_has_its_sizes_and_its_vocabulary(memlm, refused, mine):
     assert experiment.recipe["dropout"] == 0.5
 
 
+def test_texts_that_cannot_be_read(refused, folder):
+    (folder / "latin.txt").write_bytes(b"caf\xe9\n" * 9)
+    for preset in ([], ["daniluk2017/lstm"]):
+        refused(
+            "latin.txt is not UTF-8", "train", *preset, "--dataset=latin.txt"
+        )
+    lines = ("--dataset=text", "--training_lines=9999")
+    refused("`lines` must be from 1 to", "train", "daniluk2017/lstm", *lines)
+
+
 def test_pieces_that_cannot_be_counted(memlm, refused, folder):
     words = memlm_keras.data.SubwordVocabulary(["<unk>", "</s>", *PIECES])
     model = memlm_keras.LanguageModel.from_preset(

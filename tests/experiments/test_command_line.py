@@ -51,6 +51,18 @@ def start(folder, *arguments, **others):
     )
 
 
+def test_a_warning_is_one_line(monkeypatch):
+    usual, found = warnings.formatwarning, []
+
+    def run(arguments):
+        found.append(warnings.formatwarning("Look.", UserWarning, "a.py", 3))
+
+    monkeypatch.setattr(command_line, "_run", run)
+    command_line.main([])
+    assert found == ["Warning: Look.\n"]
+    assert warnings.formatwarning is usual
+
+
 def test_from_text_to_a_model_that_serves(memlm, refused, folder):
     write_file(folder / "mine.txt")
     flags = ("--dataset=mine.txt", "--epochs=1", *SMALL)

@@ -249,8 +249,9 @@ def test_counts(memlm, refused, folder):
     (folder / "other.txt").write_text("sea sea saw\n" * 40)
     told = memlm("evaluate", run, "--dataset=other.txt")
     assert perplexity_of(told) != pytest.approx(expected, abs=1e-3)
-    told = memlm("generate", run, "the man", status=1)
-    assert "n-grams are counted at each use" in told.err
+    refused("n-grams are counted at each use", "generate", run, "the man")
+    told = memlm("score", run, "the man")
+    assert "3 predicted tokens" in told.out
     message = "is an n-gram model; a neural cache ... 5_cache"
     refused(message, "surprisal", run, "text/test.txt", "--cache")
 

@@ -138,13 +138,8 @@ def _reader(path, method, eos, mean):
         measure = functools.partial(linguistics.suite_results, suites=suites)
         return measure, sum(len(s.items) for s in suites), _NOTE_OF_SUITES
     pairs = linguistics.read_minimal_pairs(path)
-    measure = functools.partial(
-        linguistics.minimal_pairs,
-        pairs=pairs,
-        method=method,
-        eos=eos,
-        mean=mean,
-    )
+    given = {"pairs": pairs, "method": method, "eos": eos, "mean": mean}
+    measure = functools.partial(linguistics.minimal_pairs, **given)
     return measure, len(pairs), _NOTE
 
 
@@ -213,10 +208,8 @@ def _rows(measured):
         columns = result.columns()
         if len(measured) > 1:
             columns = {"run": [str(run)] * len(result), **columns}
-        header, *lines = memlm.data.tables.table_text(columns).splitlines(
-            keepends=True
-        )
-        text += lines if text else [header, *lines]
+        lines = memlm.data.tables.table_text(columns).splitlines(True)
+        text += lines[bool(text) :]
     return "".join(text)
 
 

@@ -28,13 +28,15 @@ def score(run: str, text: list, cache: bool = False):
                 "RUN < FILE scores its lines, and memlm surprisal RUN FILE "
                 "writes a table."
             )
-    model = open_run(run).model_that("score", cache)
-    vocabulary = model.vocabulary
+    opened = open_run(run)
+    model = opened.model_that("score", cache)
+    vocabulary = opened.vocabulary
     total, length, count = 0.0, 0, 0
     entered = memlm.data.text_store.EnteredText(vocabulary)
     for line in map(entered.line, text or _typed_lines()):
-        scores = list(map(float, model.score(line)))
-        words = vocabulary.decode(vocabulary.encode_sentence(line))
+        ids = vocabulary.encode_sentence(line)
+        scores = [*map(float, model.score(ids if opened.counts else line))]
+        words = vocabulary.decode(ids)
         width = max(map(len, words))
         for word, value in zip(words, scores, strict=True):
             print(f"{word:{width}} {value:10.4f} nats")
