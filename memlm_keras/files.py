@@ -132,8 +132,7 @@ def _writer_folder(parent):
 def _remove_folders_of_killed_writers(parent):
     for name in glob.glob(f".memlm-{'?' * 12}.partial", root_dir=parent):
         with contextlib.suppress(OSError):
-            lock = _lock(parent / name / _LOCK, required=True)
-            if lock is None:
+            if (lock := _lock(parent / name / _LOCK, required=True)) is None:
                 continue
             try:
                 _put_back(parent / name)
@@ -190,8 +189,7 @@ def hold(folder):
     folder = pathlib.Path(folder)
     file = folder / LOCK
     _make_writable_parent(file)
-    lock = _lock(file)
-    if lock is None:
+    if (lock := _lock(file)) is None:
         who = "another process"
         with contextlib.suppress(OSError):
             who = file.read_text(encoding="utf-8") or who
@@ -323,8 +321,7 @@ def load_model(path, what="model", remedy="Put an intact copy in its place."):
     import keras
 
     with reading(path, what, remedy), zipfile.ZipFile(path) as archive:
-        damaged = archive.testzip()
-        if damaged is not None:
+        if (damaged := archive.testzip()) is not None:
             raise zipfile.BadZipFile(f"the checksum of {damaged} is wrong")
     try:
         with blank_weights():

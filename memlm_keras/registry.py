@@ -272,8 +272,7 @@ def model_config(name, kind="LanguageModel", /, **overrides):
         )
     config = row.preset()["model"]
     fixed = _FIXED.get(kind, set()) | (_FIXED_IF_SET & set(config))
-    fixed = sorted(fixed & set(overrides))
-    if fixed:
+    if fixed := sorted(fixed & set(overrides)):
         received = ", ".join(f"{key}={overrides[key]!r}" for key in fixed)
         raise ValueError(
             f"The preset {name!r} fixes {' and '.join(fixed)}. Choose another "
@@ -320,8 +319,7 @@ def _nearest(name, known):
 
 def resized(name, row, sizes):
     """Returns the row of a preset with other sizes, or raises `ValueError`."""
-    unknown = sorted(set(sizes) - set(SIZES))
-    if unknown:
+    if unknown := sorted(set(sizes) - set(SIZES)):
         raise ValueError(
             f"The sizes of a preset are {', '.join(SIZES)}. Received: "
             f"{', '.join(unknown)}"

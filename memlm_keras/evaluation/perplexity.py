@@ -170,8 +170,8 @@ def perplexity(model, batches, verbose=1, also=(), words=None, scores=None):
     True
     """
     require_method("score_batches", model)
-    _require_protocols(also, model, batches)
     require_beginning(batches)
+    _require_protocols(also, model, batches)
     words = _count_words(words, model, batches)
     if scores is None:
         scores = model.score_batches(batches, verbose=verbose)
@@ -252,11 +252,12 @@ def require_method(name, model):
 
 
 def require_beginning(batches):
-    """Raises `ValueError` if batches begin within an epoch."""
-    if batches.start_batch:
+    """Raises `ValueError` unless batches begin at the start of an epoch."""
+    begin = getattr(batches, "start_batch", type(batches).__name__)
+    if begin != 0:
         raise ValueError(
-            "`batches` must begin at their first batch. Received: batches that "
-            f"begin at batch {batches.start_batch}"
+            "`batches` must be made by `corpus.batches(split, ...)`, and begin "
+            f"at their first batch, 0. Received: {begin}"
         )
 
 
@@ -287,16 +288,14 @@ def _count_words(words, model, batches):
     if words is not None:
         require_positive_integer("words", words)
         return words
-    vocabulary = getattr(model, "vocabulary", None)
-    if vocabulary is None:
+    if (vocabulary := getattr(model, "vocabulary", None)) is None:
         return None
     words = vocabulary.count_words(batches.tokens)
     return None if words == batches.num_tokens else words
 
 
 def _require_protocols(also, model, batches):
-    unknown = [name for name in also if name not in OTHER_PROTOCOLS]
-    if unknown:
+    if not {*also} <= {*OTHER_PROTOCOLS}:
         raise ValueError(
             f"`also` must be a tuple of protocols from {OTHER_PROTOCOLS}. "
             f"Received: also={also!r}"

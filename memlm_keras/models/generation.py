@@ -47,7 +47,8 @@ def generate(
             f"than the prompt's {max(lengths)} tokens. Received: "
             f"max_length={max_length}"
         )
-    tokens = keras.utils.pad_sequences(rows, max_length, padding="post")
+    dtype = np.result_type("int32", *rows)
+    tokens = keras.utils.pad_sequences(rows, max_length, dtype, padding="post")
     fixed = np.arange(max_length) < np.array(lengths)[:, None]
     size = model.vocabulary_size
     tokens = require_token_ids("prompt", tokens, size)

@@ -320,8 +320,7 @@ class LanguageModel(StreamingModel, SequenceModel):
     def non_trainable_variables(self):
         """Keras' non-trainable variables, and those of a running evaluation."""
         variables = super().non_trainable_variables
-        carried = self.__dict__.get("_carried")
-        if carried is None:
+        if (carried := self.__dict__.get("_carried")) is None:
             return variables
         return [*variables, *carried.evaluation_variables]
 
@@ -424,8 +423,6 @@ class LanguageModel(StreamingModel, SequenceModel):
 
     def prepare_fit(self, x, y, validation_data, batch_size):
         super().prepare_fit(x, y, validation_data, batch_size)
-        _require_targets(x, y)
-        self.check_data(y)
         if self.smoothing is not None and not self.smoothing.adapted:
             raise ValueError(
                 "A smoothed model needs the statistics of its training text: "
@@ -440,18 +437,26 @@ class LanguageModel(StreamingModel, SequenceModel):
         )
 
     def train_on_batch(self, x, y=None, *args, **kwargs):
-        _require_targets(x, y)
+        self.check_targets(x, y)
         self.carry_state(carried_rows(x))
         return super().train_on_batch(x, y, *args, **kwargs)
 
     def test_on_batch(self, x, y=None, *args, **kwargs):
-        _require_targets(x, y)
+        self.check_targets(x, y)
         with self.carrying(x):
             return super().test_on_batch(x, y, *args, **kwargs)
 
     def predict_on_batch(self, x):
         with self.carrying(x):
             return super().predict_on_batch(x)
+
+    def check_targets(self, x, y):
+        if y is None and isinstance(x, (np.ndarray, list, dict)):
+            raise ValueError(
+                "`y` must hold the next token of each token in `x`, such as "
+                "`fit(tokens[:, :-1], tokens[:, 1:])`. Received: y=None"
+            )
+        self.check_data(y)
 
     # === Reading batches ===
 
@@ -672,12 +677,3 @@ def _require_inputs(inputs):
                 f'`inputs["{name}"]` must have the shape of "{of}", '
                 f"{expected}. Received: shape {shape}"
             )
-
-
-def _require_targets(x, y):
-    """Raises `ValueError` if `x` contains arrays and `y` is missing."""
-    if y is None and isinstance(x, (np.ndarray, list, dict)):
-        raise ValueError(
-            "`y` must hold the next token of each token in `x`, such as "
-            "`fit(tokens[:, :-1], tokens[:, 1:])`. Received: y=None"
-        )

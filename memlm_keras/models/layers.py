@@ -211,8 +211,7 @@ def make_dropouts(dropout, count, dtype):
     if not isinstance(dropout, dict):
         require_rate("dropout", dropout)
         dropout = dict.fromkeys(_PLACES, dropout)
-    unknown = sorted(set(dropout) - {*_PLACES, "variational"})
-    if unknown:
+    if unknown := sorted(set(dropout) - {*_PLACES, "variational"}):
         raise ValueError(
             f"`dropout` must be a rate, or a dict of rates by {_PLACES}, and "
             f'"variational". Received: dropout with the keys {unknown}'

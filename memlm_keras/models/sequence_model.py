@@ -85,8 +85,7 @@ class SequenceModel(keras.Model):
                 "weights, and other presets have random weights. Received: "
                 f"weights={overrides['weights']}"
             )
-        folder = trained.find(preset)
-        if folder is not None:
+        if (folder := trained.find(preset)) is not None:
             sizes = {
                 "vocabulary_size": vocabulary_size,
                 "vocabulary": vocabulary,
@@ -382,6 +381,7 @@ class SequenceModel(keras.Model):
                 or are not `SentenceBatches` although the model is not causal.
         """
         self.check_data(x)
+        self.check_targets(x, y)
         with self.carrying(x, batch_size or 32):
             return super().evaluate(
                 as_dataset(self, x), y, batch_size, *args, **kwargs
@@ -411,6 +411,10 @@ class SequenceModel(keras.Model):
                     "`quantize`"
                 )
         self.check_data(x, validation_data)
+        self.check_targets(x, y)
+
+    def check_targets(self, x, y):
+        """Raises `ValueError` if targets are missing or cannot be read."""
 
     def check_data(self, *data):
         """Raises `ValueError` for batches that the model cannot read."""

@@ -56,8 +56,7 @@ def load(cls, path, vocabulary, tokenizer=None):
 def _read_vocabulary(path, tokenizer):
     """Returns the vocabulary of a word list, and each token's line number."""
     words = read_text(path).split()
-    missing = [word for word in _SPECIALS if word not in words]
-    if missing:
+    if missing := [word for word in _SPECIALS if word not in words]:
         raise ValueError(
             f"The vocabulary {path} must have {' and '.join(_SPECIALS)}, one "
             f"word per line. Received: {len(words)} words, without {missing[0]}"

@@ -86,6 +86,7 @@ class Nats(keras.metrics.Mean):
 
     def __init__(self, name="nats", dtype=None):
         super().__init__(name=name, dtype=dtype)
+        self._direction = "down"  # for callbacks with `monitor="val_nats"`
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         """Adds a batch; see `TokenLoss` for the arguments."""

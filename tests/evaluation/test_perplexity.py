@@ -9,8 +9,10 @@ from memlm_keras import LanguageModel
 from memlm_keras import data
 from memlm_keras.data import Batches
 from memlm_keras.data import SentenceBatches
+from memlm_keras.data import Split
 from memlm_keras.data import sentence_starts
 from memlm_keras.evaluation import Perplexity
+from memlm_keras.evaluation import choose_cache
 from memlm_keras.evaluation import perplexity
 from memlm_keras.evaluation import sentence_losses
 from memlm_keras.memory import KeyValue
@@ -94,8 +96,10 @@ def test_it_prints_counts_and_protocol(model, tokens, capsys):
 def test_wrong_batches(model, tokens):
     batches = Batches(tokens, 4, 7)
     batches.start_at(0, 2)
-    with pytest.raises(ValueError, match="begin at batch 2"):
-        perplexity(model, batches, verbose=0)
+    for wrong in (batches, tokens, Split(tokens), "test"):
+        for call in (perplexity, sentence_losses, choose_cache):
+            with pytest.raises(ValueError, match="first batch, 0. Received: "):
+                call(model, wrong)
     with pytest.raises(ValueError, match="below vocabulary_size=13.*id 13"):
         perplexity(model, Batches(np.array([1, 13]), 1, 2), verbose=0)
 

@@ -128,6 +128,11 @@ def test_a_model_without_recurrent_layers():
     assert model.memory.vocabulary_size == V
     with pytest.raises(ValueError, match="`recurrent` must be a list of at"):
         memlm_keras.LanguageModel(V, 4, [], None)
+    model = memlm_keras.LanguageModel(
+        V, 4, [keras.layers.GRU(6)], MemoryNetwork(window=2)
+    )
+    with pytest.raises(ValueError, match="inputs, 6. Received.*size 4"):
+        model.score([[1, 2, 3]])
 
 
 @pytest.mark.backend("torch")

@@ -412,6 +412,9 @@ def test_what_calls_and_fit_refuse():
         (model, ([[1, 2], [3]],), "rows of one length"),
         (model.fit, (good,), "`y` must hold the next token"),
         (model.train_on_batch, (good,), "`y` must hold the next token"),
+        (model.evaluate, (good,), "`y` must hold the next token"),
+        (model.evaluate, (good, bad), "below the vocabulary size 9"),
+        (model.generate, ([0.5], 4), "integers. Received: dtype float"),
         (model.fit, (Batches(np.array([1, -3, 2]), 1, 2),), "negative.*-3"),
     ):
         with pytest.raises(ValueError, match=message):

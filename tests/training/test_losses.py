@@ -1,8 +1,10 @@
 """Losses and metrics of tokens."""
 
+import keras
 import numpy as np
 import pytest
 
+from memlm_keras import LanguageModel
 from memlm_keras.training import Nats
 from memlm_keras.training import Perplexity
 from memlm_keras.training import SentenceCrossEntropy
@@ -31,3 +33,15 @@ def test_weights_of_rows_are_those_of_their_tokens(random):
         np.testing.assert_allclose(
             float(loss), np.sum(losses * tokens) / 3, rtol=1e-5
         )
+
+
+@pytest.mark.parametrize("metric", ["val_nats", "val_perplexity"])
+def test_callbacks_know_that_less_is_better(metric):
+    model = LanguageModel(9, 4, [keras.layers.GRU(3)])
+    model.compile("sgd")
+    stop = keras.callbacks.EarlyStopping(metric, min_delta=9.0)
+    data = np.ones((2, 5), "int32"), np.ones((2, 5), "int32")
+    history = model.fit(
+        *data, validation_data=data, epochs=3, callbacks=[stop], verbose=0
+    )
+    assert len(history.epoch) == 2
