@@ -203,7 +203,7 @@ def test_a_trained_model_with_dropout(name):
     [
         (LSTM, {"weights": True}, "no argument `weights`.*=True"),
         ("memlm/small", {"weights": None}, "no argument `weights`"),
-        ("memlm/small", {}, "needs `vocabulary` or `vocabulary_size`"),
+        ("memlm/small", {}, "None with a `vocabulary_size`"),
         (".", {}, "model.keras"),
     ],
 )

@@ -15,9 +15,9 @@ _MISSING_GLYPH = re.compile(r"Glyph (\d+) .*missing from")
 def subplots(width, height, *arguments, **options):
     """Makes a figure of `width` by `height` inches; returns it and its axes."""
     # Do not use pyplot, which keeps figures and may open windows.
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
+    name = "matplotlib"
+    module = files.import_package(f"{name}.figure", "A picture", name)
+    figure = module.Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(*arguments, **options)
 
 

@@ -4,7 +4,7 @@ Keras is imported late, so that usage errors are reported at once.
 """
 
 import argparse
-import collections.abc
+import collections
 import dataclasses
 import importlib
 import inspect
@@ -35,7 +35,7 @@ _EVERYWHERE = (
     Option(
         "backend",
         str,
-        "Keras backend; by default the one that Keras is configured for.",
+        "Keras backend; by default the configured, or an installed, one.",
         choices=process.BACKENDS,
     ),
     Option(
@@ -180,38 +180,28 @@ def _parameter(name):
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
-class _Commands(collections.abc.Mapping):
+class _Commands(collections.UserDict):
     """Commands by name; imports the file of a command on access."""
 
-    _FILES = {
-        "presets": "presets",
-        "train": "train",
-        "evaluate": "evaluate",
-        "score": "read",
-        "surprisal": "surprisal",
-        "pairs": "checks",
-        "certify": "checks",
-        "generate": "read",
-        "attention": "read",
-        "export": "export",
-        "predict": "read",
-        "table": "table",
-    }
-
     def __getitem__(self, name):
-        folder = "memlm_keras.experiments.commands"
-        return getattr(
-            importlib.import_module(f"{folder}.{self._FILES[name]}"), name
-        )
-
-    def __iter__(self):
-        return iter(self._FILES)
-
-    def __len__(self):
-        return len(self._FILES)
+        file = f"memlm_keras.experiments.commands.{self.data[name]}"
+        return getattr(importlib.import_module(file), name)
 
 
-COMMANDS = _Commands()
+COMMANDS = _Commands(
+    presets="presets",
+    train="train",
+    evaluate="evaluate",
+    score="read",
+    surprisal="surprisal",
+    pairs="checks",
+    certify="checks",
+    generate="read",
+    attention="read",
+    export="export",
+    predict="read",
+    table="table",
+)
 
 
 def _describe(option):
@@ -281,6 +271,8 @@ def _run(arguments):
         return 0
     positional, values = command.parse(arguments[1:])
     values.pop("traceback", None)
+    if options.VERBOSE in command.options:
+        values.setdefault("verbose", 1 if sys.stdout.isatty() else 2)
     _require_new_files(command, positional, values)
     with process.signals_raise():
         if children.PARENT in os.environ:

@@ -413,8 +413,11 @@ class Experiment:
 
             curve = run_folder.path / figures.CURVE
             title = f"{self.preset_name} on {self.corpus.name}"
-            figures.draw_curve(log, self.monitor, curve, title)
-            self.draw(model, run_folder.path, pictures, verbose)
+            try:
+                figures.draw_curve(log, self.monitor, curve, title)
+                self.draw(model, run_folder.path, pictures, verbose)
+            except ImportError as error:
+                print(f"There are no pictures. {error}")
             run_folder.write_results(
                 settings, results, epochs, patience, command
             )

@@ -165,14 +165,11 @@ def draw_lines(panels, path, x_label, y_label):
 def draw_curve(log, monitor, path, title):
     """Draws a metric on the training and validation text by epoch, and marks
     the best epoch."""
-    from matplotlib.ticker import LogLocator
-    from matplotlib.ticker import MaxNLocator
-    from matplotlib.ticker import NullFormatter
-    from matplotlib.ticker import StrMethodFormatter
-
     from memlm_keras.analysis import pictures
 
     figure, axes = pictures.subplots(6, 4)
+    from matplotlib import ticker
+
     epochs = [1 + row["epoch"] for row in log]
     metric = monitor.removeprefix("val_")
     shown = []
@@ -194,11 +191,15 @@ def draw_curve(log, monitor, path, title):
         axes.set_yscale("log")
         narrow = max(shown) < 4 * min(shown)
         axes.yaxis.set_major_locator(
-            MaxNLocator(5) if narrow else LogLocator(subs=(1, 2, 5))
+            ticker.MaxNLocator(5)
+            if narrow
+            else ticker.LogLocator(subs=(1, 2, 5))
         )
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
-        axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        axes.yaxis.set_major_formatter(ticker.StrMethodFormatter("{x:,g}"))
+        axes.yaxis.set_minor_formatter(ticker.NullFormatter())
+    axes.xaxis.set_major_locator(
+        ticker.MaxNLocator(integer=True, min_n_ticks=1)
+    )
     axes.set_xlim(epochs[0] - 0.5, epochs[-1] + 0.5)
     axes.set_xlabel(
         "epoch\ntraining: mean over the epoch, with any dropout; validation: "

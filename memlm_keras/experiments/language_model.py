@@ -14,6 +14,7 @@ from memlm_keras.experiments import datasets
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import measurements
 from memlm_keras.experiments import options
+from memlm_keras.experiments import process
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import read_preset
 from memlm_keras.presets.rows import serialized
@@ -101,6 +102,7 @@ class LanguageModelExperiment(Experiment):
             if model.smoothing is not None:
                 model.smoothing.adapt(self._statistics())
             return model
+        process.import_keras()
         model = trained.load(
             self.preset["trained"],
             memlm.LanguageModel,

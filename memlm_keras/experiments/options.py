@@ -429,9 +429,8 @@ OVERRIDES = {o.name: o for o in (*READING, *SIZES, *TRAINING)}
 VERBOSE = Option(
     "verbose",
     int,
-    "Progress: 0 for none, and only results are printed; 1 for a bar; 2 for a "
-    "line per epoch.",
-    default=1,
+    "Progress: 0 for none, and only results are printed; 1 for a bar, the "
+    "default in a terminal; 2 for a line per epoch, the default in a file.",
     choices=(0, 1, 2),
 )
 # Options that do not identify a run.

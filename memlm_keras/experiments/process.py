@@ -35,7 +35,7 @@ def backend():
     """Returns the name of the backend that Keras uses, or will use."""
     if "keras" in sys.modules:
         return sys.modules["keras"].config.backend()
-    if "KERAS_BACKEND" in os.environ:
+    if os.environ.get("KERAS_BACKEND"):
         return os.environ["KERAS_BACKEND"]
     home = os.environ.get("KERAS_HOME")
     folder = pathlib.Path(home) if home else pathlib.Path.home() / ".keras"
@@ -46,8 +46,8 @@ def backend():
 
 
 def choose_backend(name=None, precision=None):
-    """Sets the backend, by default the configured one, and the precision of
-    matrix products, also of child processes.
+    """Sets the backend, by default the configured one or else an installed one,
+    and the precision of matrix products, also of child processes.
 
     Raises `UsageError` if Keras already runs on another backend, and
     `ImportError` if the backend is not installed."""
@@ -65,11 +65,16 @@ def choose_backend(name=None, precision=None):
             f"The backend must be one of {', '.join(BACKENDS)}. Received: "
             f"{name}.{nearest(name, BACKENDS)}"
         )
-    if importlib.util.find_spec(name) is None:
-        raise ImportError(
-            f"The backend {name} is not installed: pip install {name}, or "
-            "choose another with --backend."
-        )
+    installed = [*filter(importlib.util.find_spec, BACKENDS)]
+    if name not in installed:
+        # Keras' configuration names TensorFlow until a user changes it.
+        chosen = os.environ.get("KERAS_BACKEND") or "keras" in sys.modules
+        if chosen or not installed:
+            raise ImportError(
+                f"The backend {name} is not installed: pip install {name}, or "
+                "choose another with --backend."
+            )
+        os.environ["KERAS_BACKEND"] = name = installed[0]
     if precision is not None:
         os.environ[_PRECISION] = precision
     precision = matmul_precision()

@@ -24,9 +24,9 @@ _PLACES = ("embeddings", "between", "outputs")
 
 def size_of(vocabulary_size, vocabulary):
     """Returns `vocabulary_size`, or if it is `None`, the vocabulary's size."""
-    if vocabulary is None:
+    if vocabulary is None and vocabulary_size is not None:
         return vocabulary_size
-    what = "a `memlm_keras.data.Vocabulary`, or None"
+    what = "a `memlm_keras.data.Vocabulary`, or None with a `vocabulary_size`"
     require_instance("vocabulary", vocabulary, Vocabulary, what)
     return len(vocabulary) if vocabulary_size is None else vocabulary_size
 

@@ -101,11 +101,6 @@ class SequenceModel(keras.Model):
                 )
             return trained.load(folder, cls, **given)
         config = registry.model_config(preset, cls.preset_kind, **overrides)
-        if vocabulary is None and vocabulary_size is None:
-            raise ValueError(
-                f"{preset} needs `vocabulary` or `vocabulary_size`. Received: "
-                "neither"
-            )
         config["vocabulary_size"] = vocabulary_size
         if vocabulary is not None:
             config["vocabulary"] = vocabulary
@@ -681,6 +676,11 @@ def _require_ids(data, vocabulary_size):
     """Raises `ValueError` if data contains ids outside the vocabulary."""
     if isinstance(data, dict):
         data = data.get("token_ids")
+    if hasattr(data, "__dataclass_fields__"):
+        raise ValueError(
+            'A model reads batches, such as `corpus.batches("train", ...)`, or '
+            f"arrays. Received: a {type(data).__name__}"
+        )
     if isinstance(data, (np.ndarray, list)):
         require_token_ids("token_ids", data, vocabulary_size, ndim=None)
     elif isinstance(data, tuple):

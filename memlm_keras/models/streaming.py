@@ -110,17 +110,17 @@ class StreamingModel(keras.Model):
         """Calls `keras.Model.export`, which exports a model without a state.
 
         Raises:
-            ValueError: for `format="onnx"` on other backends than TensorFlow:
-                PyTorch would fix the sequence length, and JAX needs another
-                package.
+            ValueError: on PyTorch, for the default format; and except on
+                TensorFlow, for `format="onnx"`, because PyTorch would fix the
+                sequence length, and JAX needs another package.
         """
         backend = keras.backend.backend()
-        if format == "onnx" and backend != "tensorflow":
+        fails = {"torch": ("onnx", "tf_saved_model"), "jax": ("onnx",)}
+        if format in fails.get(backend, ()):
             raise ValueError(
-                'Keras\' `export` with `format="onnx"` needs the TensorFlow '
-                f"backend. Received: a model on {backend}. "
-                '`memlm_keras.serving.export(model, "model.onnx", '
-                'format="onnx")` works on every backend'
+                f"Keras' `export` with format={format!r} does not work on "
+                f"{backend}. `memlm_keras.serving.export(model, path, "
+                f"format={format!r})` works on every backend"
             )
         return super().export(filepath, format=format, **kwargs)
 

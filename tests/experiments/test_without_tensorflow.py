@@ -1,4 +1,5 @@
-"""`memlm` on JAX and PyTorch, where TensorFlow is absent, or is not needed."""
+"""`memlm` with Keras and JAX or PyTorch alone, or where TensorFlow is not
+needed."""
 
 import os
 import pathlib
@@ -32,7 +33,7 @@ def tell():
 PathFinder.find_spec = find_spec
 atexit.register(tell)
 """
-ABSENT = "tensorflow tensorflow_text keras_hub keras_nlp"
+ABSENT = "tensorflow tensorflow_text keras_hub keras_nlp matplotlib"
 BACKENDS = pytest.mark.parametrize("backend", ["jax", "torch"])
 
 
@@ -67,7 +68,16 @@ def tiny(preset):
 @BACKENDS
 def test_a_row_is_trained_where_it_is_absent(alone, folder, backend):
     alone(backend, *tiny("daniluk2017/attention"))
-    assert list(folder.glob("runs/*/model.keras"))
+    assert list(folder.glob("runs/*/results.json"))
+
+
+def test_without_a_choice_the_installed_backend_runs(alone, folder):
+    hidden = f"{ABSENT} jax scipy"
+    arguments = *tiny("daniluk2017/lstm"), "--verbose=2"
+    told = alone(None, *arguments, hidden=hidden)
+    assert "There are no pictures. A picture needs matplotlib" in told
+    config = next(folder.glob("runs/*/results.json")).read_text()
+    assert '"backend": "torch' in config
 
 
 @pytest.mark.slow
@@ -103,6 +113,9 @@ def test_what_takes_seconds_to_import_is_not_imported(alone, folder, backend):
     late.remove(backend)
     reads = ("surprisal", "memlm/embedded_attention", "text/test.txt")
     assert alone(backend, *reads, hidden="", late=" ".join(late))
+    further = tiny("memlm/embedded_lstm")
+    further.remove("--units=8")
+    alone(backend, *further, hidden="")
 
 
 def test_tensorflow_finds_what_it_imports():

@@ -228,7 +228,10 @@ def test_options_of_keras_that_mean_nothing_here():
     metric = keras.metrics.SparseCategoricalCrossentropy()
     model.compile("sgd")
     weights = {"class_weight": {0: 0.0}}
+    corpus = memlm_keras.data.load("embedded")
     for call, message in (
+        (lambda: model.fit(corpus), r"corpus\.batches\(.*a Corpus"),
+        (lambda: model.fit(x, y, validation_data=corpus.test), "a Split"),
         (lambda: model.fit(x, y, **weights), "`class_weight`.*of 1 classes"),
         (lambda: model.train_on_batch(x, y, **weights), "`class_weight`"),
         (lambda: keras.models.clone_model(model), "LanguageModel.from_config"),

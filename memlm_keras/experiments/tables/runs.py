@@ -134,8 +134,6 @@ def _arguments(folder, recipe, running):
         **running,
         "run_dir": folder.parent,
         "backend": keras.backend.backend(),
-        # A progress bar would log every step.
-        "verbose": 2,
     }
     if precision := matmul_precision():
         running["matmul_precision"] = precision
