@@ -47,7 +47,7 @@ def generate(
             f"than the prompt's {max(lengths)} tokens. Received: "
             f"max_length={max_length}"
         )
-    dtype = np.result_type("int32", *rows)
+    dtype = np.result_type("int32", *map(np.asarray, rows))
     tokens = keras.utils.pad_sequences(rows, max_length, dtype, padding="post")
     fixed = np.arange(max_length) < np.array(lengths)[:, None]
     size = model.vocabulary_size
