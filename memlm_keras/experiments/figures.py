@@ -170,7 +170,7 @@ def draw_curve(log, monitor, path, title):
     figure, axes = pictures.subplots(6, 4)
     from matplotlib import ticker
 
-    epochs = [1 + row["epoch"] for row in log]
+    epochs = [1 + int(row["epoch"]) for row in log]
     metric = monitor.removeprefix("val_")
     shown = []
     for label, name in (("training", metric), ("validation", monitor)):

@@ -90,6 +90,8 @@ def test_from_text_to_a_model_that_serves(memlm, refused, folder):
     page = (folder / "map.html").read_text(encoding="utf-8")
     assert f"Attention of {run.name}" in page
     refused("--out needs a TEXT", "attention", run, "--out=map.html")
+    trained = ("attention", "memlm/embedded_attention", "ruth ellis")
+    refused("without a run folder needs --out", *trained)
     told = memlm("generate", run, "the old", "--max_length=9", "--seed=1")
     assert len(told.out.splitlines()) == 3
     assert all(line.startswith("the old") for line in told.out.splitlines())

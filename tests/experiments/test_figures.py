@@ -25,7 +25,7 @@ def test_a_curve(
     )
     names = monitor.removeprefix("val_"), monitor
     log = [
-        {"epoch": epoch, **dict(zip(names, values))}
+        {"epoch": float(epoch), **dict(zip(names, values))}
         for epoch, values in enumerate(zip(training, validation))
     ]
     figures.draw_curve(log, monitor, tmp_path / "curve.png", "row on $text$")

@@ -139,20 +139,20 @@ def attention(
 ):
     from memlm_keras.experiments.figures import check_pictures
 
-    if out is not None:
-        if text is None or pictures:
+    opened = open_run(run)
+    if out is not None or opened.folder is None:
+        if out is None or text is None or pictures:
             raise options.UsageError(
-                "--out needs a TEXT, and no other option: memlm attention RUN "
-                '"some words" --out=map.html'
+                "--out needs a TEXT, and no other option; a model without a "
+                'run folder needs --out: memlm attention RUN "some words" '
+                "--out=map.html"
             )
-        return _write_page(open_run(run), text, out)
+        return _write_page(opened, text, out)
     if text is not None:
         pictures = {"sentence": text, **pictures}
-    opened = open_run(run)
     with process.quiet(verbose):
         experiment = opened.experiment
-    if pictures:
-        check_pictures(experiment, pictures)
+    check_pictures(experiment, pictures)
     folder = opened.folder.path
     with files.hold(folder), process.quiet(verbose):
         paths = experiment.draw(opened.model, folder, pictures, verbose)
