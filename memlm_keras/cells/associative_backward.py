@@ -17,6 +17,9 @@ too inexact for the subtraction, so automatic differentiation is used.
 Symbols in shapes: B batch, T time, H units, N_c copies of the memory.
 """
 
+import collections
+import types
+
 import keras
 from keras import ops
 
@@ -240,236 +243,233 @@ def _product(left, right):
 
 
 # === PyTorch ===
-# Real and imaginary parts are adjacent, so that a real tensor can be viewed as
-# a complex one. Buffers are allocated once, and operations write in place.
+# Memories and keys are complex tensors; all other vectors `(..., H)` are real.
+# Buffers are allocated once, operations write in place, and the views of all
+# steps are made before the loop: a view takes as long as a small operation.
 
 
 def _run_in_place(cell, projected, states, mask):
     positions, weights = cell.shared_by_steps()
-    *kernels, bias = [
-        _interleave(weight.T, cell.units)
-        for weight in (*weights[:3], *weights[4:], weights[3])
-    ]
-    kernels = [_interleave(kernel.T, cell.units).T for kernel in kernels]
-    kernels[1:3] = [kernel.contiguous() for kernel in kernels[1:3]]
-    loop = _Loop(cell, positions.T, projected, mask)
+    recurrent, of_gates, of_candidate, bias, *source = (w.T for w in weights)
+    gates = 2 * cell.units
+    loop = _Loop(cell, positions.T, len(projected), mask)
+    memories = [torch.stack(pair, dim=-1) for pair in cell.memories(states)]
     outputs, memory = with_gradient(loop.forward, loop.backward)(
-        _interleave(projected, cell.units).transpose(0, 1),
-        _interleave(states[0], cell.units),
+        projected.transpose(0, 1),
+        states[0],
         bias[0],
-        *kernels,
-        *(torch.stack(memory, dim=-1) for memory in cell.memories(states)),
+        recurrent,
+        torch.cat([of_gates, *(kernel[:, :gates] for kernel in source)]),
+        torch.cat([*(kernel[:, gates:] for kernel in source), of_candidate]),
+        torch.stack(memories),
     )
-    outputs = _separate(outputs, cell.units).transpose(0, 1)
-    return outputs, cell.flat(memory.unbind(dim=-1))
+    return outputs.transpose(0, 1), cell.flat(memory.unbind(dim=-1))
 
 
-def _interleave(tensor, units):
-    """Moves the imaginary part of each number next to its real part."""
-    halves = tensor.unflatten(-1, (-1, 2, units // 2))
-    return halves.transpose(-1, -2).flatten(-3)
+def _halves(vectors, count=None):
+    """Views vectors `(..., H)`, or complex ones, as parts `(..., 2, H / 2)`;
+    or `count` vectors `(..., B, count H)` as `(..., count, B, 2, H / 2)`."""
+    if vectors.is_complex():
+        return torch.view_as_real(vectors).transpose(-1, -2)
+    if count:
+        return vectors.unflatten(-1, (count, 2, -1)).movedim(-3, -4)
+    return vectors.unflatten(-1, (2, -1))
 
 
-def _separate(tensor, units):
-    """Inverts `_interleave`."""
-    numbers = tensor.unflatten(-1, (-1, units // 2, 2))
-    return numbers.transpose(-1, -2).flatten(-3)
+# Views of columns: all, the keys as parts, both gates, each gate, candidates.
+_Parts = collections.namedtuple("_Parts", "all raw both update reset candidate")
 
 
-def _complex(tensor):
-    """Views real numbers `(..., 2 n)` as complex numbers `(..., n)`."""
-    return torch.view_as_complex(tensor.unflatten(-1, (-1, 2)))
+def _steps(**tensors):
+    """Returns a list with the views of each step, by name."""
+    return [
+        types.SimpleNamespace(**dict(zip(tensors, views)))
+        for views in zip(*tensors.values())
+    ]
 
 
 class _Loop:
     """Computes all steps of a cell, forward and backward."""
 
-    def __init__(self, cell, positions, projected, mask):
+    def __init__(self, cell, positions, batch, mask):
         self.units, self.num_keys = cell.units, cell.num_keys
         self.least = complex_vectors.KEYS[cell.key]
         self.copies, self.numbers = positions.shape
         first = torch.arange(self.copies, device=positions.device)
         inverse = first[:, None] * self.numbers + positions.argsort(dim=1)
-        # Indices of all copies, repeated for each row of the batch, since
-        # `gather` takes a fifth of the time of `index_select` here.
+        # Indices of all copies for each key, since `gather` takes less than
+        # half of the time of `index_select` here.
         self.positions, self.inverse = (
-            rows.flatten().long().repeat(len(projected), 1)
-            for rows in (positions, inverse)
+            index.flatten().long().expand(self.num_keys * batch, -1)
+            for index in (positions, inverse)
         )
-        self.mask = None
-        if mask is not None:
-            self.mask = mask.T[..., None].to(torch.float32)
-
-    def _permuted(self, key, out):
-        """Writes the copies `(B, N_c, H / 2)` of a key `(B, H / 2)`."""
-        torch.gather(key, 1, self.positions, out=out.flatten(1))
-        return out
-
-    def _gradient_of_permuted(self, upstream):
-        rows = upstream.flatten(1).gather(1, self.inverse)
-        return rows.view_as(upstream).sum(dim=1)
-
-    def _read(self, keys, memory, out, buffer):
-        """Computes the sum `(B, H)` of the values that the copies read."""
-        torch.mul(memory, keys.conj(), out=buffer)
-        torch.sum(buffer, dim=1, out=_complex(out))
+        self.mask = None if mask is None else mask.T[..., None].float()
 
     def _parts(self, columns):
-        """Splits columns into keys, update and reset gates, and candidates."""
         h = self.units
-        gates = [columns[..., columns.shape[-1] - i * h :] for i in (3, 2, 1)]
-        keys = _complex(columns[..., : self.num_keys * h])
-        keys = keys.unflatten(-1, (self.num_keys, self.numbers))
-        return keys.movedim(-2, -3), *(gate[..., :h] for gate in gates)
+        raw = _halves(columns[..., : self.num_keys * h], self.num_keys)
+        both, candidate = columns[..., -3 * h : -h], columns[..., -h:]
+        gates = both, both[..., :h], both[..., h:]
+        return _Parts(columns, raw, *gates, candidate)
+
+    def _buffers(self, memories):
+        """Allocates copies of keys, rows of them, conjugates, and products."""
+        permuted = memories.new_empty(self.num_keys, *memories[0].shape)
+        rows = permuted.view(self.positions.shape)
+        return permuted, rows, permuted.clone(), memories.clone()
 
     def forward(self, projected, hidden, bias, recurrent, *others):
         """Returns outputs `(T, B, H)`, the memory `(B, N_c, H / 2, 2)`, and
         the tensors that `backward` needs."""
-        count = len(others) // 2
-        kernels, begun = others[: count + 1], others[count + 1 :]
-        of_gates, of_candidate, *of_source = kernels
+        of_gates, of_candidate, begun = others
         h, mask = self.units, self.mask
-        time, batch, _ = projected.shape
-        columns = projected.clone()
+        (time, batch, _), count = projected.shape, len(begun)
+        columns = projected.new_empty(projected.shape).copy_(projected)
         columns[..., -3 * h :] += bias
-        memories = [torch.view_as_complex(memory) for memory in begun]
-        memory = memories[0] = memories[0].clone()
-        permuted, buffer = torch.empty_like(memory), torch.empty_like(memory)
+        # The memory of the cell and, if any, that of the source.
+        memories = torch.view_as_complex(begun).clone()
+        permuted, rows, conjugate, product = self._buffers(memories)
+        read = memories.new_empty(count, batch, self.numbers)
+        read_halves, memory = _halves(read), memories[0]
 
-        keys = memory.new_empty(time, self.num_keys, batch, self.numbers)
+        keys = memories.new_empty(time, self.num_keys, batch, self.numbers)
+        lengths = columns.new_empty(keys.shape)
+        written = memories.new_empty(time, batch, 1, self.numbers)
         outputs = columns.new_empty(time + 1, batch, h)
         outputs[0] = hidden
-        written = torch.empty_like(outputs[1:])
-        values = columns.new_empty(count, time, batch, h)
-        parts = zip(columns, *self._parts(columns))
-        for step, (at, raw, update, reset, candidate) in enumerate(parts):
-            torch.addmm(at, outputs[step], recurrent, out=at)
-            raw = torch.view_as_real(raw)
-            torch.div(
-                raw,
-                _modulus(raw).clamp_(min=self.least[0]),
-                out=torch.view_as_real(keys[step]),
-            )
-            for index in reversed(range(count)):
-                if index == count - 1 or self.num_keys == 2:
-                    self._permuted(keys[step, -bool(index)], permuted)
-                value = values[index, step]
-                self._read(permuted, memories[index], value, buffer)
-                value /= self.copies
-                if index:
-                    at[:, -3 * h :].addmm_(value, of_source[0])
-            at[:, -3 * h : -h].addmm_(value, of_gates).sigmoid_()
-            candidate.addmm_(reset * value, of_candidate).tanh_()
-            torch.sub(candidate, value, out=written[step]).mul_(update)
-            torch.add(value, written[step], out=outputs[step + 1])
+        # The values read, and the first of them times the reset gate: gates
+        # read all but the last, and candidates all but the first.
+        values = columns.new_empty(time, batch, (count + 1) * h)
+        steps = _steps(
+            **self._parts(columns)._asdict(),
+            length=lengths,
+            key=keys.flatten(1, 2),
+            key_halves=_halves(keys),
+            values=values[..., :-h],
+            values_halves=_halves(values[..., :-h], count),
+            value=values[..., :h],
+            value_halves=_halves(values[..., :h]),
+            reset_value=values[..., -h:],
+            of_candidate=values[..., h:],
+            hidden=outputs,
+            output=outputs[1:],
+            output_halves=_halves(outputs[1:]),
+            written=written,
+            written_halves=_halves(written[:, :, 0]),
+        )
+        for step, at in enumerate(steps):
+            at.all.addmm_(at.hidden, recurrent)
+            torch.hypot(*at.raw.unbind(dim=-2), out=at.length)
+            divisor = at.length.clamp(min=self.least[0]).unsqueeze(-2)
+            torch.div(at.raw, divisor, out=at.key_halves)
+            torch.gather(at.key, 1, self.positions, out=rows)
+            torch.conj_physical(permuted, out=conjugate)
+            torch.mul(memories, conjugate, out=product)
+            torch.sum(product, dim=2, out=read)
+            torch.div(read_halves, self.copies, out=at.values_halves)
+            at.both.addmm_(at.values, of_gates).sigmoid_()
+            torch.mul(at.reset, at.value, out=at.reset_value)
+            at.candidate.addmm_(at.of_candidate, of_candidate).tanh_()
+            torch.lerp(at.value, at.candidate, at.update, out=at.output)
+            torch.sub(at.output_halves, at.value_halves, out=at.written_halves)
             if mask is not None:
-                written[step] *= mask[step]
-                outputs[step + 1].lerp_(outputs[step], 1 - mask[step])
-            memory.addcmul_(permuted, _complex(written[step])[:, None])
-        kept = columns, keys, outputs, written, values, memory
+                at.written *= mask[step][..., None]
+                at.output.lerp_(at.hidden, 1 - mask[step])
+            memory.addcmul_(permuted[0], at.written)
+        kept = columns, lengths, keys, values, outputs, written, memories
         results = outputs[1:], torch.view_as_real(memory)
-        return results, (kept, recurrent, kernels, begun[1:])
+        return results, (kept, (recurrent, of_gates, of_candidate))
 
     def backward(self, kept, d_outputs, d_memory):
         """Returns the gradients of the arguments of `forward`."""
-        kept, recurrent, kernels, source = kept
-        columns, all_keys, outputs, written, values, memory = kept
-        h, mask = self.units, self.mask
-        raw, update, reset, candidate = self._parts(columns)
-        value = values[0]
-        to_hidden, from_gates, from_candidate, *to_source = [
-            kernel.T.contiguous() for kernel in (recurrent, *kernels)
-        ]
-        # These factors do not depend on later steps.
-        by_candidate = update * (1 - candidate**2)
-        by_update = (candidate - value) * update * (1 - update)
-        by_reset = value * reset * (1 - reset)
-        modulus = _modulus(torch.view_as_real(raw))
-        # If a key was divided by its modulus, only its phase has a gradient.
-        fixed = (modulus > self.least[0]).to(modulus.dtype)
-        modulus.clamp_(min=self.least[1])
-        parts_of_keys = torch.view_as_real(all_keys)
+        columns, lengths, keys, values, outputs, written, memories = kept[0]
+        h, mask, count = self.units, self.mask, len(memories)
+        to_hidden, to_values, to_candidate = (k.T.contiguous() for k in kept[1])
+        _, _, _, update, reset, candidate = self._parts(columns)
+        d = self._parts(torch.empty_like(columns))
+        # These first contain factors, which the loop multiplies by gradients.
+        torch.mul(outputs[1:] - values[..., :h], 1 - update, out=d.update)
+        torch.mul(values[..., -h:], 1 - reset, out=d.reset)
+        torch.mul(update, 1 - candidate**2, out=d.candidate)
+        # If a key k was divided by its length r, only its direction has a
+        # gradient: d / r - k Re(conj(k) d) / r = (d - k^2 conj(d)) / 2 r.
+        by_key = 1 / lengths.clamp(min=self.least[1])
+        shrink = (lengths > self.least[0]) * by_key / 2
+        by_conjugate = keys * keys * shrink
+        by_key = (by_key - shrink).to(keys.dtype)
 
-        memory = memory.clone()
-        d_memory = torch.view_as_complex(d_memory.contiguous()).clone()
-        d_columns = torch.empty_like(columns)
-        d_keys, d_update, d_reset, d_candidate = self._parts(d_columns)
-        d_hidden = torch.zeros_like(outputs[0])
-        d_written = torch.empty_like(d_hidden)
-        permuted, buffer = torch.empty_like(memory), torch.empty_like(memory)
-        if source:
-            source = torch.view_as_complex(source[0])
-            other, d_source = torch.empty_like(source), torch.zeros_like(source)
-        for step in reversed(range(len(columns))):
-            keys = self._permuted(all_keys[step, 0], permuted)
-            write = _complex(written[step])[:, None]
+        memories = memories.clone()
+        d_memories = torch.zeros_like(memories)
+        d_memories[0] = torch.view_as_complex(d_memory.contiguous())
+        memory, d_memory = memories[0], d_memories[0]
+        permuted, rows, conjugate, product = self._buffers(memories)
+        first, conjugate, own_product = permuted[0], conjugate[0], product[0]
+        d_rows = product[: self.num_keys].view(rows.shape)
+        d_key, d_key_conjugate = keys[0].clone(), keys[0].clone()
+        d_read = memories.new_empty(count, *written[0].shape)
+        d_read_halves = _halves(d_read[:, :, 0])
+        d_own, d_own_halves = d_read[0], d_read_halves[0]
+        d_hidden, d_written = torch.zeros_like(outputs[:2])
+        d_hidden_halves, d_written_halves = map(_halves, (d_hidden, d_written))
+        d_key_halves = [_halves(d_key), _halves(d_key_conjugate)]
+        d_values = torch.empty_like(values[0])
+        d_value, d_reset_value = d_values[:, :h], d_values[:, -h:]
+        d_by_gates, d_by_candidate = d_values[:, :-h], d_values[:, h:]
+        d_values_halves = _halves(d_by_gates, count)
+        steps = _steps(
+            key=keys.flatten(1, 2),
+            by_key=by_key,
+            by_conjugate=by_conjugate,
+            update_gate=update,
+            reset_gate=reset,
+            written=written,
+            conjugate=written.conj_physical(),
+            d_output=d_outputs,
+            **d._asdict(),
+        )
+        for step, at in reversed([*enumerate(steps)]):
+            torch.gather(at.key, 1, self.positions, out=rows)
             # Recover the memory before this step.
-            memory.addcmul_(keys, write, value=-1)
-            d_hidden += d_outputs[step]
-            d_output = d_hidden
-            self._read(keys, d_memory, d_written, buffer)
-            if mask is not None:
-                d_output = d_hidden * mask[step]
-                d_written *= mask[step]
-            d_written += d_output
-            torch.mul(d_written, by_candidate[step], out=d_candidate[step])
-            d_reset_value = d_candidate[step] @ from_candidate
-            torch.mul(d_written, by_update[step], out=d_update[step])
-            torch.mul(d_reset_value, by_reset[step], out=d_reset[step])
-            both = d_columns[step, :, -3 * h : -h]
-            d_value = torch.addmm(d_output, both, from_gates)
-            d_value.addcmul_(d_written, update[step], value=-1)
-            d_value.addcmul_(d_reset_value, reset[step]).div_(self.copies)
-            d_value = _complex(d_value)[:, None]
-            torch.mul(d_memory, write.conj(), out=buffer)
-            d_all = [buffer.addcmul_(memory, d_value.conj())]
-            d_memory.addcmul_(keys, d_value)
-            if to_source:
-                d_read = d_columns[step, :, -3 * h :] @ to_source[0]
-                d_read = _complex(d_read.div_(self.copies))[:, None]
-                if self.num_keys == 1:
-                    d_all[0].addcmul_(source, d_read.conj())
-                else:
-                    keys = self._permuted(all_keys[step, 1], other)
-                    d_all.append(source * d_read.conj())
-                d_source.addcmul_(keys, d_read)
-            for index, d_key in enumerate(d_all):
-                d_key = torch.view_as_real(self._gradient_of_permuted(d_key))
-                key = parts_of_keys[step, index]
-                along = (d_key * key).sum(dim=-1, keepdim=True)
-                along *= fixed[step, index]
-                d_key.addcmul_(key, along, value=-1)
-                torch.div(
-                    d_key,
-                    modulus[step, index],
-                    out=torch.view_as_real(d_keys[step, index]),
-                )
+            memory.addcmul_(first, at.written, value=-1)
+            d_hidden += at.d_output
+            torch.conj_physical(first, out=conjugate)
+            torch.mul(d_memory, conjugate, out=own_product)
+            torch.sum(own_product, dim=1, keepdim=True, out=d_own)
             if mask is not None:
                 unread = d_hidden * (1 - mask[step])
-            torch.mm(d_columns[step], to_hidden, out=d_hidden)
+                d_hidden -= unread
+                d_own *= mask[step][..., None]
+            torch.add(d_hidden_halves, d_own_halves, out=d_written_halves)
+            at.candidate *= d_written
+            torch.mm(at.candidate, to_candidate, out=d_by_candidate)
+            at.update *= d_written
+            at.reset *= d_reset_value
+            torch.addcmul(d_hidden, d_reset_value, at.reset_gate, out=d_value)
+            d_value.addcmul_(d_written, at.update_gate, value=-1)
+            d_by_gates.addmm_(at.both, to_values)
+            torch.div(d_values_halves, self.copies, out=d_read_halves)
+            torch.mul(memories, d_read.conj(), out=product)
+            own_product.addcmul_(d_memory, at.conjugate)
+            if count > self.num_keys:
+                own_product += product[1]
+            d_memories.addcmul_(permuted, d_read)
+            torch.gather(d_rows, 1, self.inverse, out=rows)
+            torch.sum(permuted, dim=2, out=d_key)
+            torch.mul(d_key.conj(), at.by_conjugate, out=d_key_conjugate)
+            d_key *= at.by_key
+            torch.sub(*d_key_halves, out=at.raw)
+            torch.mm(at.all, to_hidden, out=d_hidden)
             if mask is not None:
                 d_hidden += unread
-
-        d_gates = d_columns[..., -3 * h :]
-        d_kernels = [
-            _sum_of_products(value, d_gates[..., : 2 * h]),
-            _sum_of_products(reset * value, d_gates[..., 2 * h :]),
-            *(_sum_of_products(read, d_gates) for read in values[1:]),
-        ]
-        d_memories = [d_memory, d_source] if to_source else [d_memory]
         return (
-            d_columns,
+            d.all,
             d_hidden,
-            d_gates.sum(dim=(0, 1)),
-            _sum_of_products(outputs[:-1], d_columns),
-            *d_kernels,
-            *map(torch.view_as_real, d_memories),
+            d.all[..., -3 * h :].sum(dim=(0, 1)),
+            _sum_of_products(outputs[:-1], d.all),
+            _sum_of_products(values[..., :-h], d.both),
+            _sum_of_products(values[..., h:], d.candidate),
+            torch.view_as_real(d_memories),
         )
-
-
-def _modulus(pairs):
-    """Computes moduli of pairs, faster than `abs` of complex numbers."""
-    return pairs.square().sum(dim=-1, keepdim=True).sqrt_()
 
 
 def _sum_of_products(left, right):
