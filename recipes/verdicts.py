@@ -282,6 +282,6 @@ def _in_percent(found, pairs):
         return 100 * (number if pairs else 1 - math.exp(-number))
 
     if math.isinf(found.seed_error):
-        return f"{percent(found.mean):.1f} (one seed has no interval)"
+        return f"{percent(found.mean):.1f} (no interval)"
     low, high = map(percent, found.interval())
     return f"{percent(found.mean):.1f} ({low:.1f} to {high:.1f})"
