@@ -178,10 +178,14 @@ def servers(folder, local_clients):
 
 @pytest.mark.parametrize("page", pages_with(blocks))
 @pytest.mark.slow
-def test_blocks_run(page, folder, servers, run_as_module):
+def test_blocks_run(page, folder, servers, run_as_module, capsys):
+    shown = []
     for lines_before, block in blocks(page):
         # onnx.md would have the name of a package.
         run_as_module(f"page_{page.stem}", block, page, lines_before)
+        shown += re.findall(r"# (\([\d, ]+\)|\{.*\})", block)
+    out = re.sub(r"torch.Size\(\[(.*)\]\)", r"(\1)", capsys.readouterr().out)
+    assert [each for each in shown if each not in out] == []
 
 
 @pytest.mark.parametrize("page", pages_with(command_lines, [*PAGES, *RESULTS]))
