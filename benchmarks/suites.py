@@ -338,6 +338,14 @@ CASES = {
             over=_OVER,
         ),
         _MEMORY_BLOCK,
+        dataclasses.replace(
+            _MEMORY_BLOCK,
+            name="memory_network",
+            title="A memory network of 15 words and 128 units, 20 rows of 25 "
+            "steps",
+            contenders=_beside_pytorch("memory_network"),
+            layers=0,
+        ),
         _LSTM_NETWORK,
         dataclasses.replace(
             _LSTM_NETWORK,

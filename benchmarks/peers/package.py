@@ -54,6 +54,7 @@ def _memories(case):
         "key_value_predict": memory.KeyValuePredict(case.window),
         "ngram_4": memory.NGram(4),
         "rm_tm_gated": memory.MemoryBlock(window=15, temporal=True),
+        "memory_network": memory.MemoryNetwork(window=15),
         "attentive_single": memory.Attentive("single"),
         "attentive_combined": memory.Attentive("combined"),
         "delta_rule": memory.DeltaRule(4, key_dim=case.units // 4),

@@ -11,15 +11,18 @@ from benchmarks.peers.pytorch_memories import MEMORIES
 
 
 class Model(nn.Module):
-    """Embedding, `nn.LSTM`, a memory if any, and an output layer."""
+    """Embedding, `nn.LSTM` and a memory, if any, and an output layer."""
 
     def __init__(self, case, memory):
         super().__init__()
         self.embedding = nn.Embedding(case.vocabulary, case.embedding)
-        self.lstm = nn.LSTM(
+        self.lstm = case.layers and nn.LSTM(
             case.embedding, case.units, case.layers, batch_first=True
         )
         self.memory = memory
+        if memory is not None:
+            # A memory network also embeds the words in its state.
+            memory.embed = self.embedding.forward
         size = case.units if memory is None else memory.outputs
         self.output = nn.Linear(size, case.vocabulary)
         if case.tied:
@@ -30,10 +33,12 @@ class Model(nn.Module):
 
     def forward(self, tokens, state):
         lstm, memory = state
-        outputs, lstm = self.lstm(self.embedding(tokens), lstm)
+        outputs = self.embedding(tokens)
+        if self.lstm:
+            outputs, lstm = self.lstm(outputs, lstm)
+            lstm = tuple(part.detach() for part in lstm)
         if self.memory is not None:
             outputs, memory = self.memory(outputs, memory, tokens)
-        lstm = tuple(part.detach() for part in lstm)
         return self.output(outputs), (lstm, memory)
 
     @torch.no_grad()

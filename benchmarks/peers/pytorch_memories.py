@@ -117,16 +117,21 @@ class MemoryBlock(nn.Module):
         device = self.temporal.device
         return (torch.zeros(2, rows, self.window - 1, device=device).long(),)
 
-    def forward(self, outputs, state, tokens):
+    def last_words(self, state, tokens):
+        """Returns words, a mask `(B, T, window)` and the next state."""
         new = torch.stack([tokens, torch.ones_like(tokens)])
         words, seen = both = torch.cat([*state, new], dim=2)
+        unseen = seen.unfold(1, self.window, 1) == 0
+        return words, unseen, (both[:, :, 1 - self.window :],)
+
+    def forward(self, outputs, state, tokens):
+        words, unseen, state = self.last_words(state, tokens)
         keys, values = (
             nn.functional.embedding(words, table).unfold(1, self.window, 1)
             for table in (self.keys, self.values)
         )
         scores = torch.einsum("btk,btkl->btl", outputs, keys)
         scores = scores + outputs @ self.temporal.T
-        unseen = seen.unfold(1, self.window, 1) == 0
         weights = torch.softmax(scores.masked_fill(unseen, -1e9), dim=-1)
         context = torch.einsum("btl,btkl->btk", weights, values)
         parts = (context @ self.context).chunk(3, dim=-1)
@@ -134,7 +139,34 @@ class MemoryBlock(nn.Module):
         update, reset = (torch.sigmoid(p + g) for p, g in zip(parts, gates))
         found = torch.tanh(parts[2] + (reset * outputs) @ self.candidate)
         found = outputs + update * (found - outputs)
-        return found, (both[:, :, 1 - self.window :],)
+        return found, state
+
+
+class MemoryNetwork(MemoryBlock):
+    """Sukhbaatar et al. (2015), one layer: a constant query reads the words."""
+
+    def __init__(self, case):
+        nn.Module.__init__(self)
+        k = self.outputs = case.units
+        self.values = nn.Parameter(torch.empty(case.vocabulary, k))
+        self.temporal = nn.Parameter(torch.empty(self.window, k))
+        self.output_temporal = nn.Parameter(torch.empty(self.window, k))
+        self.query = nn.Parameter(torch.empty(k, k))
+
+    def forward(self, outputs, state, tokens):
+        words, unseen, state = self.last_words(state, tokens)
+        before = self.embed(words[:, : self.window - 1])
+        query = torch.full_like(self.query[0], 0.1)
+        # Each word has the same score in all windows.
+        scores = torch.cat([before, outputs], dim=1) @ query
+        scores = scores.unfold(1, self.window, 1) + self.temporal @ query
+        weights = torch.softmax(scores.masked_fill(unseen, -1e9), dim=-1)
+        values = nn.functional.embedding(words, self.values)
+        values = values.unfold(1, self.window, 1)
+        context = torch.einsum("btl,btkl->btk", weights, values)
+        context = context + weights @ self.output_temporal
+        linear, other = (context + query @ self.query).chunk(2, dim=-1)
+        return torch.cat([linear, torch.relu(other)], dim=-1), state
 
 
 class LSTMNetwork(nn.Module):
@@ -256,6 +288,7 @@ MEMORIES = {
     "key_value_predict": lambda case: Attention(case, 3),
     "attentive_combined": Attentive,
     "rm_tm_gated": MemoryBlock,
+    "memory_network": MemoryNetwork,
 }
 LAYERS = {
     "associative_gru": AssociativeGRU,
