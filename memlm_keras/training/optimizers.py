@@ -1,6 +1,32 @@
-"""Adam with PyTorch's fused kernel."""
+"""Adam with PyTorch's fused kernel, and clipping without new arrays."""
+
+import functools
 
 import keras
+
+
+def clip_in_place(optimizer):
+    """Makes an optimizer of Keras clip like `FusedAdam` on PyTorch."""
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    usual = keras.optimizers.Optimizer._clip_gradients
+    own = getattr(type(optimizer), "_clip_gradients", None)
+    if keras.backend.backend() == "torch" and own is usual:
+        optimizer._clip_gradients = functools.partial(_clip, optimizer)
+
+
+def _clip(optimizer, grads):
+    # Keras would allocate new arrays for squared and for scaled gradients.
+    clips = (optimizer.global_clipnorm or 0) > 0
+    if keras.backend.backend() != "torch" or not clips:
+        return keras.optimizers.Optimizer._clip_gradients(optimizer, grads)
+    import torch
+
+    norm = torch.nn.utils.get_total_norm(grads)
+    scale = torch.clamp(optimizer.global_clipnorm / norm, max=1.0)
+    # If the norm is infinite, `norm - norm` makes the gradients NaN, as in
+    # Keras.
+    torch._foreach_mul_(grads, scale + (norm - norm))
+    return grads
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -21,19 +47,7 @@ class FusedAdam(keras.optimizers.Adam):
     0.25
     """
 
-    def _clip_gradients(self, grads):
-        # Keras would allocate new arrays for the squared gradients.
-        clips = (self.global_clipnorm or 0) > 0
-        if keras.backend.backend() != "torch" or not clips:
-            return super()._clip_gradients(grads)
-        import torch
-
-        norm = torch.nn.utils.get_total_norm(grads)
-        scale = torch.clamp(self.global_clipnorm / norm, max=1.0)
-        # If the norm is infinite, `norm - norm` makes the gradients NaN, as in
-        # Keras. Scaling in place is faster than allocating new arrays.
-        torch._foreach_mul_(grads, scale + (norm - norm))
-        return grads
+    _clip_gradients = _clip
 
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
         if keras.backend.backend() != "torch":

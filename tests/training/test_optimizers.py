@@ -1,9 +1,10 @@
-"""FusedAdam beside Keras' Adam and the equations."""
+"""FusedAdam beside Keras' Adam and the equations, and clipping."""
 
 import keras
 import numpy as np
 import pytest
 
+from memlm_keras import LanguageModel
 from memlm_keras.training import FusedAdam
 
 pytestmark = pytest.mark.backend
@@ -44,10 +45,44 @@ def test_steps_are_those_of_keras(random, arguments):
         np.testing.assert_allclose(value, expected, rtol=2e-6, atol=2e-6)
 
 
-def test_an_infinite_gradient_is_seen():
+def compiled(**arguments):
+    """Returns an SGD that a model was compiled with."""
+    optimizer = keras.optimizers.SGD(0.1, **arguments)
+    LanguageModel(5, 3, [keras.layers.LSTM(2)]).compile(optimizer)
+    return optimizer
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"global_clipnorm": 0.5},
+        {"global_clipnorm": 500.0},
+        {"clipnorm": 0.5},
+        {"clipvalue": 0.5},
+    ],
+)
+def test_a_compiled_optimizer_clips_like_keras(random, arguments):
+    gradients = [random.normal(size=s).astype("float32") for s in SHAPES]
+    expected = trained(keras.optimizers.SGD(0.1, **arguments), [gradients])
+    found = trained(compiled(**arguments), [gradients])
+    for value, other in zip(found, expected):
+        np.testing.assert_allclose(value, other, rtol=1e-6)
+
+
+@pytest.mark.backend("torch")
+def test_a_compiled_optimizer_clips_in_place():
+    gradients = [keras.ops.ones((2, 3))]
+    clipped = compiled(global_clipnorm=0.5)._clip_gradients(gradients)
+    assert clipped[0] is gradients[0]
+
+
+@pytest.mark.parametrize(
+    "optimizer", [lambda **a: FusedAdam(0.01, **a), compiled]
+)
+def test_an_infinite_gradient_is_seen(optimizer):
     gradients = [np.ones(shape, "float32") for shape in SHAPES]
     gradients[0][0, 0] = np.inf
-    for value in trained(FusedAdam(0.01, global_clipnorm=1.0), [gradients]):
+    for value in trained(optimizer(global_clipnorm=1.0), [gradients]):
         assert np.isnan(value).all()
 
 
