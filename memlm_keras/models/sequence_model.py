@@ -21,7 +21,6 @@ from memlm_keras.models.backbone import reset_rows
 from memlm_keras.models.layers import computes_in
 from memlm_keras.training import distribution
 from memlm_keras.training.losses import Nats
-from memlm_keras.training.optimizers import clip_in_place
 
 # Number of training steps on PyTorch before a step is traced.
 _UNRECORDED_STEPS = 50
@@ -217,8 +216,7 @@ class SequenceModel(keras.Model):
             metric is None or isinstance(metric, Nats)
             for metric in tree.flatten([metrics, weighted_metrics])
         )
-        distribution.clip_sum_of_gradients(self)
-        clip_in_place(self.optimizer)
+        distribution.set_clipping(self)
 
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True

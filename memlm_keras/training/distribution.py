@@ -2,11 +2,14 @@
 each replica has its own rows, and sums are over all replicas."""
 
 import contextlib
+import functools
 
 import keras
 import numpy as np
 from keras import ops
 from keras import tree
+
+from memlm_keras.training.optimizers import clip_in_place
 
 
 def data_parallel(devices=None):
@@ -173,15 +176,18 @@ def share_of_weight(weight, targets):
     return ops.divide_no_nan(weight, mean)
 
 
-def clip_sum_of_gradients(model):
-    """Makes the model's optimizer clip the gradients summed over replicas."""
+def set_clipping(model):
+    """Makes the optimizer clip gradients in place, and sums over replicas."""
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    usual = keras.optimizers.Optimizer._clip_gradients
+    own = getattr(type(optimizer), "_clip_gradients", None)
+    if keras.backend.backend() == "torch" and own is usual:
+        optimizer._clip_gradients = functools.partial(clip_in_place, optimizer)
     # On TensorFlow, Keras clips each replica's gradients before summing, so the
     # norm of the sum may exceed the limit.
     if keras.backend.backend() != "tensorflow" or num_devices(model) == 1:
         return
     import tensorflow as tf
-
-    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
 
     def clip(gradients):
         # Sparse gradients have one slice per occurrence of a word: sum them.

@@ -1,21 +1,10 @@
 """Adam with PyTorch's fused kernel, and clipping without new arrays."""
 
-import functools
-
 import keras
 
 
-def clip_in_place(optimizer):
-    """Makes an optimizer of Keras clip like `FusedAdam` on PyTorch."""
-    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-    usual = keras.optimizers.Optimizer._clip_gradients
-    own = getattr(type(optimizer), "_clip_gradients", None)
-    if keras.backend.backend() == "torch" and own is usual:
-        optimizer._clip_gradients = functools.partial(_clip, optimizer)
-
-
-def _clip(optimizer, grads):
-    # Keras would allocate new arrays for squared and for scaled gradients.
+def clip_in_place(optimizer, grads):
+    """Clips gradients like Keras, but on PyTorch without new arrays."""
     clips = (optimizer.global_clipnorm or 0) > 0
     if keras.backend.backend() != "torch" or not clips:
         return keras.optimizers.Optimizer._clip_gradients(optimizer, grads)
@@ -23,8 +12,7 @@ def _clip(optimizer, grads):
 
     norm = torch.nn.utils.get_total_norm(grads)
     scale = torch.clamp(optimizer.global_clipnorm / norm, max=1.0)
-    # If the norm is infinite, `norm - norm` makes the gradients NaN, as in
-    # Keras.
+    # As in Keras, an infinite norm makes the gradients NaN.
     torch._foreach_mul_(grads, scale + (norm - norm))
     return grads
 
@@ -36,9 +24,7 @@ class FusedAdam(keras.optimizers.Adam):
     Equations, arguments and variables are the same as in Keras' Adam, so
     training can continue with either optimizer. Keras runs one operation after
     another over all weights, which takes as long as the rest of the step if the
-    vocabulary is large. On TensorFlow and JAX, where XLA fuses operations, this
-    is Keras' Adam. On PyTorch, `global_clipnorm` scales gradients in place,
-    like `torch.nn.utils.clip_grad_norm_`.
+    vocabulary is large. On TensorFlow and JAX, this is Keras' Adam.
 
     Example:
 
@@ -47,38 +33,32 @@ class FusedAdam(keras.optimizers.Adam):
     0.25
     """
 
-    _clip_gradients = _clip
+    _clip_gradients = clip_in_place
 
-    def _backend_update_step(self, grads, trainable_variables, learning_rate):
+    def _backend_update_step(self, grads, variables, learning_rate):
         if keras.backend.backend() != "torch":
-            return super()._backend_update_step(
-                grads, trainable_variables, learning_rate
-            )
+            return super()._backend_update_step(grads, variables, learning_rate)
         import torch
         from torch.optim.adam import adam
 
-        def values(variables):
-            return [variables[place].value for place in places]
+        def values(kept):
+            return [kept[place].value for place in places]
 
-        places = [*map(self._get_variable_index, trainable_variables)]
+        places = [*map(self._get_variable_index, variables)]
         # Keras puts the bias correction into the rate, and adds epsilon to the
         # uncorrected root. A large step number turns off the kernel's own
         # correction. The rate stays a tensor to avoid synchronizing the GPU.
         step = keras.ops.cast(self.iterations, "float32") + 1.0
         rate = learning_rate * keras.ops.sqrt(1.0 - self.beta_2**step)
         rate = rate / (1.0 - self.beta_1**step)
-        late = torch.full_like(step, 1e9)
         with torch.no_grad():
             adam(
-                [variable.value for variable in trainable_variables],
-                [
-                    g.to(v.value.dtype)
-                    for g, v in zip(grads, trainable_variables)
-                ],
+                [variable.value for variable in variables],
+                [g.to(v.value.dtype) for g, v in zip(grads, variables)],
                 values(self._momentums),
                 values(self._velocities),
                 values(self._velocity_hats) if self.amsgrad else [],
-                [late.clone() for _ in places],
+                [torch.full_like(step, 1e9) for _ in places],
                 fused=True,
                 amsgrad=self.amsgrad,
                 beta1=self.beta_1,
