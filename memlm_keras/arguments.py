@@ -159,16 +159,20 @@ def require_state(received, expected, batch_size):
     for name, value in received.items():
         sizes = (batch_size, *expected[name])
         shape = tuple(value.shape)
-        if len(shape) != len(sizes) or any(
-            None not in pair and pair[0] != pair[1]
-            for pair in zip(shape, sizes)
-        ):
+        if not shapes_fit(shape, sizes):
             raise ValueError(
                 f"`state` must have one row for each of the {batch_size} rows "
                 f"of tokens, so {name!r} must have the shape {sizes}. "
                 f"Received: {name!r} of shape {shape} with "
                 f"{shape[0] if shape else 0} rows"
             )
+
+
+def shapes_fit(one, other):
+    """Returns whether two shapes may be equal; `None` is an unknown size."""
+    return len(one) == len(other) and all(
+        None in sizes or sizes[0] == sizes[1] for sizes in zip(one, other)
+    )
 
 
 def serialize(value):

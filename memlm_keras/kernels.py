@@ -21,8 +21,7 @@ class Int8Kernels(Configured):
                 f'A {type(self).__name__} can only be quantized to "int8". '
                 f"Received: mode={mode!r}"
             )
-        quantizer = getattr(config, "weight_quantizer", None)
-        if quantizer is None:
+        if (quantizer := getattr(config, "weight_quantizer", None)) is None:
             quantizer = keras.quantizers.AbsMaxQuantizer(axis=0)
         quantized = {
             name: quantizer(matrix, axis=0, to_numpy=True)
@@ -68,13 +67,11 @@ class Int8Kernels(Configured):
         super()._post_build()
 
     def __getattr__(self, name):
-        kept = vars(self).get(f"{name}_int8")
-        if kept is not None:
+        if (kept := vars(self).get(f"{name}_int8")) is not None:
             scale = getattr(self, f"{name}_scale")
             return ops.cast(kept, self.compute_dtype) / scale
         # Keras layers have the method `__getattr__` only on PyTorch.
-        parent = getattr(super(), "__getattr__", None)
-        if parent is not None:
+        if (parent := getattr(super(), "__getattr__", None)) is not None:
             return parent(name)
         raise AttributeError(
             f"{type(self).__name__!r} object has no attribute {name!r}"

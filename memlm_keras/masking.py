@@ -205,11 +205,6 @@ class ValidSteps:
     """Moves the valid steps of each row to the front of the row, and back."""
 
     def __init__(self, mask):
-        if len(mask.shape) != 2:
-            raise ValueError(
-                "`mask` must be of shape (batch, time). Received: shape "
-                f"{tuple(mask.shape)}"
-            )
         self.mask = ops.cast(mask, "bool")
         valid = ops.cast(mask, "int32")
         steps = ops.arange(ops.shape(mask)[1], dtype="int32")[None]

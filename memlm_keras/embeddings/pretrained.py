@@ -94,8 +94,7 @@ def read_vectors(path, words, verbose=1):
         )
     with reading(path, "file of word vectors", "Download it again."):
         lines = _lines(path, verbose)
-        first = list(itertools.islice(lines, _FIRST_LINES))
-        if not first:
+        if not (first := list(itertools.islice(lines, _FIRST_LINES))):
             raise ValueError("it has no vectors")
         count, dimension = _shape([fields for _, fields in first])
         if count is not None:

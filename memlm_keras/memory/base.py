@@ -8,6 +8,7 @@ from keras import ops
 
 from memlm_keras.arguments import Configured
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.arguments import shapes_fit
 from memlm_keras.keras_private import get_keras_mask
 from memlm_keras.keras_private import set_keras_mask
 from memlm_keras.kernels import DistinctKernels
@@ -213,6 +214,20 @@ class Memory(Configured, keras.layers.Layer):
         if mask is None:
             # Keras sets `mask` only for calls with a single tensor.
             mask = get_keras_mask(outputs)
+        shape = tuple(outputs.shape)
+        if len(shape) != 3:
+            raise ValueError(
+                "`outputs` must be of shape (batch, time, units), as those of "
+                "a recurrent layer with `return_sequences=True`. Received: "
+                f"shape {shape}"
+            )
+        if mask is not None:
+            mask = ops.convert_to_tensor(mask, "bool")
+            if not shapes_fit(mask.shape, shape[:2]):
+                raise ValueError(
+                    "`mask` must be of shape (batch, time), like `outputs` of "
+                    f"shape {shape}. Received: shape {tuple(mask.shape)}"
+                )
         if state is None:
             # The state contains no word yet, so the vectors are not used.
             state = self.embed_state(

@@ -134,8 +134,7 @@ class Backbone:
             if positions is not None:
                 outputs = take_steps(outputs, positions)
             return outputs, {}, None
-        memory_state = unpack_named(state, "memory")
-        if memory_state is not None:
+        if (memory_state := unpack_named(state, "memory")) is not None:
             memory_state = self.memory.embed_state(memory_state, self.embedding)
         outputs, memory_state, weights = self.memory(
             outputs,
@@ -226,8 +225,7 @@ class Backbone:
             values = tree.flatten(layer.get_initial_state(batch_size))
             state |= zip(tree.flatten(self._names[index]), values)
         for name in ("memory", "mixture"):
-            layer = getattr(self, name)
-            if layer is not None:
+            if (layer := getattr(self, name)) is not None:
                 state |= pack_named(name, layer.initial_state(batch_size))
         return state
 

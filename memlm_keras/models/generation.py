@@ -52,8 +52,7 @@ def generate(
     fixed = np.arange(max_length) < np.array(lengths)[:, None]
     size = model.vocabulary_size
     tokens = require_token_ids("prompt", tokens, size)
-    by_default = stop_token_ids is None and vocabulary is not None
-    if by_default:
+    if by_default := stop_token_ids is None and vocabulary is not None:
         stop_token_ids = [vocabulary.end_of_sentence_id]
 
     generated, lengths = model._sampling.write(

@@ -13,6 +13,7 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.arguments import serialize
+from memlm_keras.arguments import shapes_fit
 from memlm_keras.heads import TiedProjection
 from memlm_keras.models import layers
 from memlm_keras.models import torch_checkpoint
@@ -278,8 +279,7 @@ class LanguageModel(StreamingModel, SequenceModel):
             name: ops.convert_to_tensor(value, dtype=_DTYPES.get(name, "int32"))
             for name, value in inputs.items()
         }
-        reset = inputs.pop("reset", None)
-        if reset is None:
+        if (reset := inputs.pop("reset", None)) is None:
             prediction, _ = self.backbone.forward(**inputs, training=training)
         else:
             prediction = self._carried.run(inputs, reset, training)
@@ -669,10 +669,7 @@ def _require_inputs(inputs):
     expected = tuple(np.shape(inputs[of]))
     for name in ("targets", "sample_weight"):
         shape = tuple(np.shape(inputs.get(name, inputs[of])))
-        if len(shape) != len(expected) or any(
-            None not in sizes and sizes[0] != sizes[1]
-            for sizes in zip(shape, expected)
-        ):
+        if not shapes_fit(shape, expected):
             raise ValueError(
                 f'`inputs["{name}"]` must have the shape of "{of}", '
                 f"{expected}. Received: shape {shape}"

@@ -50,8 +50,7 @@ class DualSequenceModel(SequenceModel):
             self._unfreeze()
 
     def _unfreeze(self):
-        mask = getattr(self, "gradient_mask", None)
-        if mask is not None:
+        if (mask := getattr(self, "gradient_mask", None)) is not None:
             mask.unfreeze()
 
     def get_config(self):

@@ -32,8 +32,7 @@ def quantize(model, mode, config, filters, verbose, **kwargs):
         }
     else:
         layers = model.backbone.layers()
-    smoothed = [n for n in layers if getattr(layers[n], "draws", False)]
-    if smoothed:
+    if smoothed := [n for n in layers if getattr(layers[n], "draws", False)]:
         raise ValueError(
             "`quantize` needs a model that is not smoothed. Received: a "
             f"smoothed {smoothed[0]}. Quantize `with_fixed_matrices()` instead"

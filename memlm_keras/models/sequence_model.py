@@ -599,8 +599,7 @@ def carried_rows(batches, batch_size=None):
             return None
         rows = batches["reset"].shape[0]
         return rows if batch_size is None else min(batch_size, rows)
-    specification = getattr(batches, "element_spec", None)
-    if specification is None:
+    if (specification := getattr(batches, "element_spec", None)) is None:
         return getattr(batches, "batch_size", None)
     rows = carried_rows(specification)
     if isinstance(specification, (tuple, list)):

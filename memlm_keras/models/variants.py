@@ -202,8 +202,7 @@ def in_float32(model):
 
 def with_fixed_matrices(model):
     """Implements `LanguageModel.with_fixed_matrices`."""
-    smoothing = model.smoothing
-    if smoothing is None:
+    if (smoothing := model.smoothing) is None:
         return model
     every_word = ops.arange(model.vocabulary_size, dtype="int32")
 

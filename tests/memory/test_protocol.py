@@ -432,6 +432,20 @@ def test_a_mask_that_keras_attached(name):
 
 @pytest.mark.backend("torch")
 @every_memory
+def test_shapes_that_do_not_fit(name):
+    layer = MEMORIES[name]()
+    outputs, token_ids = inputs_of(8)
+    with pytest.raises(ValueError, match="`return_sequences=True`. Received"):
+        layer(outputs[:, 0], token_ids=token_ids)
+    for shape in ((2, TIME - 1), (2,)):
+        with pytest.raises(ValueError, match="`mask` must be of shape"):
+            layer(outputs, token_ids=token_ids, mask=np.ones(shape, "bool"))
+    mask = np.ones(token_ids.shape, "bool").tolist()
+    layer(outputs, token_ids=token_ids, mask=mask)
+
+
+@pytest.mark.backend("torch")
+@every_memory
 def test_without_a_mask_nothing_is_moved(name, monkeypatch):
     def refused(mask):
         raise AssertionError("steps were moved")

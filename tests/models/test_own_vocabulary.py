@@ -193,7 +193,7 @@ def test_wrong_arguments_of_classifiers():
             model.classify(premise, hypothesis)
     with pytest.raises(ValueError, match="`premise` needs a model with a"):
         classifier(vocabulary_size=9).classify("the", "the")
-    with pytest.raises(ValueError, match="`vocabulary_size` must be"):
+    with pytest.raises(ValueError, match="a `vocabulary_size`. Received"):
         classifier()
     for labels in ("ab", ["a", "a"], ["a"], 2):
         with pytest.raises(ValueError, match="`labels` must be different"):
