@@ -109,8 +109,7 @@ class Corpus:
         lost -= {old.unknown_id}
         splits = [Split(new[tokens], documents)]
         for split in (self.validation, self.test):
-            counts = split.counts
-            if counts is not None:
+            if (counts := split.counts) is not None:
                 ids, times = np.unique(split.tokens, return_counts=True)
                 unknown = {
                     old.tokens[id]: int(count)

@@ -55,7 +55,10 @@ class EnteredText:
         self.unseen = collections.Counter()
 
     def line(self, text):
-        """Removes and counts the boundary marks of a line."""
+        """Removes and counts the boundary marks of a line; raises `ValueError`
+        for lone surrogates, as which Python reads bytes that are not UTF-8."""
+        if re.search("[\ud800-\udfff]", text):
+            raise ValueError(f"{text!r} is not UTF-8. Convert it to UTF-8.")
         bare = unmarked(text)
         self.marked += bare != text
         self.characters += sum(map(len, bare.split()))
@@ -332,8 +335,7 @@ def _list_files(path):
             f"There is no file or folder {path}. Expected a text file, or a "
             "folder of .txt files with one document each."
         )
-    files = tuple(sorted(path.glob("*.txt")))
-    if not files:
+    if not (files := tuple(sorted(path.glob("*.txt")))):
         raise FileNotFoundError(
             f"The folder {path} holds no .txt file. Expected one per document."
         )

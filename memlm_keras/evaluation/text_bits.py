@@ -88,8 +88,7 @@ def text_bits(result, split, vocabulary):
     >>> bits.per_word > bits.per_character
     True
     """
-    counts = split.counts
-    if counts is None:
+    if (counts := split.counts) is None:
         raise ValueError(
             "`split` must be from a corpus that was loaded from text, such as "
             "by `memlm_keras.data.load_text`. Received: only token ids"

@@ -44,9 +44,9 @@ OF_PATHS = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 def text_of(error):
     """Returns the message of an error, without the number of an `OSError`."""
-    if isinstance(error, OSError) and error.strerror and error.filename:
-        return f"{error.strerror}: {error.filename}"
-    return str(error)
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    return ": ".join(map(str, filter(None, (error.strerror, error.filename))))
 
 
 def print_error(program, error):

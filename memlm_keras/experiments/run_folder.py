@@ -179,8 +179,7 @@ class RunFolder:
         """Returns the contents of `results.json`, or `None` if the run can
         continue, because its loss is finite and it has reached neither `epochs`
         nor `patience`."""
-        results = self.results()
-        if results is None:
+        if (results := self.results()) is None:
             return None
         with files.reading(self.path / RESULTS, "results of a run", _REMEDY):
             waited = results["epochs"] - results["best_epoch"]

@@ -398,6 +398,8 @@ def test_characters_that_no_token_has(vocabulary, text, unseen, share):
 
 def test_characters_that_are_read_as_bytes(english_vocabulary):
     entered = EnteredText(english_vocabulary)
+    with pytest.raises(ValueError, match=r"caf.udce9.*is not UTF-8"):
+        entered.line(b"caf\xe9".decode("utf-8", "surrogateescape"))
     entered.line("In 1915 \u2014 a na\u00efve \ufb01sh \u201cswam\u201d")
     assert entered.unseen == {"1": 2, "9": 1, "5": 1, "\u00ef": 1}
     entered = EnteredText(english_vocabulary)

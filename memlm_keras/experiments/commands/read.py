@@ -100,7 +100,8 @@ def generate(
         import keras
 
         keras.utils.set_random_seed(seed)
-    words, prompt = model.vocabulary, prompt or ""
+    words = model.vocabulary
+    prompt = memlm.data.text_store.EnteredText(words).line(prompt or "")
     ids = list(words.encode(prompt))
     if number := ids.count(words.unknown_id):
         process.print_notes(
