@@ -294,8 +294,7 @@ def additive_scores(keys, queries, kernel, seen):
     """Computes scores `w . tanh(key + query)`, `(B, T, L)`, for each query `t`
     and keys `t` to `t + L - 1`; scores are arbitrary where `seen` is false."""
     keys, queries, kernel = map(ops.convert_to_tensor, (keys, queries, kernel))
-    run = scores_in_loop(queries)
-    if run is not None:
+    if (run := scores_in_loop(queries)) is not None:
         return run(keys, queries, kernel, seen)
     return _scores_in_blocks(keys, queries, kernel, seen.shape[-1])
 

@@ -217,9 +217,8 @@ class Memory(Configured, keras.layers.Layer):
         shape = tuple(outputs.shape)
         if len(shape) != 3:
             raise ValueError(
-                "`outputs` must be of shape (batch, time, units), as those of "
-                "a recurrent layer with `return_sequences=True`. Received: "
-                f"shape {shape}"
+                "`outputs` must be of shape (batch, time, units); layers below "
+                f"need `return_sequences=True`. Received: shape {shape}"
             )
         if mask is not None:
             mask = ops.convert_to_tensor(mask, "bool")

@@ -9,8 +9,6 @@ import numpy as np
 from keras import ops
 from keras import tree
 
-from memlm_keras.training.optimizers import clip_in_place
-
 
 def data_parallel(devices=None):
     """Returns a scope in which models are trained on several devices.
@@ -200,6 +198,20 @@ def set_clipping(model):
     # Keras has no public hook between computing and clipping gradients.
     optimizer._clip_gradients = clip
     optimizer._all_reduce_sum_gradients = list
+
+
+def clip_in_place(optimizer, grads):
+    """Clips gradients like Keras, but on PyTorch without new arrays."""
+    clips = (optimizer.global_clipnorm or 0) > 0
+    if keras.backend.backend() != "torch" or not clips:
+        return keras.optimizers.Optimizer._clip_gradients(optimizer, grads)
+    import torch
+
+    norm = torch.nn.utils.get_total_norm(grads)
+    scale = torch.clamp(optimizer.global_clipnorm / norm, max=1.0)
+    # As in Keras, an infinite norm makes the gradients NaN.
+    torch._foreach_mul_(grads, scale + (norm - norm))
+    return grads
 
 
 def generator_states():

@@ -1,20 +1,8 @@
-"""Adam with PyTorch's fused kernel, and clipping without new arrays."""
+"""Adam with PyTorch's fused kernel."""
 
 import keras
 
-
-def clip_in_place(optimizer, grads):
-    """Clips gradients like Keras, but on PyTorch without new arrays."""
-    clips = (optimizer.global_clipnorm or 0) > 0
-    if keras.backend.backend() != "torch" or not clips:
-        return keras.optimizers.Optimizer._clip_gradients(optimizer, grads)
-    import torch
-
-    norm = torch.nn.utils.get_total_norm(grads)
-    scale = torch.clamp(optimizer.global_clipnorm / norm, max=1.0)
-    # As in Keras, an infinite norm makes the gradients NaN.
-    torch._foreach_mul_(grads, scale + (norm - norm))
-    return grads
+from memlm_keras.training.distribution import clip_in_place
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
