@@ -8,6 +8,7 @@ import functools
 import keras
 from keras import ops
 
+from memlm_keras.arguments import shapes_fit
 from memlm_keras.gradients import opaque
 from memlm_keras.gradients import with_gradient
 
@@ -199,6 +200,18 @@ def by_position(numbers, positions):
     return ops.reshape(
         flat[:, : time * positions], (batch_size, time, positions)
     )
+
+
+def as_mask(mask, like):
+    """Returns a mask as bool `(B, T)`, the first axes of the tensor `like`;
+    raises `ValueError` for another shape."""
+    mask = ops.convert_to_tensor(mask, "bool")
+    if not shapes_fit(mask.shape, like.shape[:2]):
+        raise ValueError(
+            "`mask` must be of shape (batch, time), here "
+            f"{tuple(like.shape[:2])}. Received: shape {tuple(mask.shape)}"
+        )
+    return mask
 
 
 class ValidSteps:

@@ -331,7 +331,7 @@ def _block_of_card():
     if keras.backend.backend() == "jax":
         import jax
 
-        return 11_000_000 * (jax.default_backend() != "cpu")
+        return 0 if jax.default_backend() == "cpu" else 11_000_000
     if keras.backend.backend() == "torch":
         import torch
 

@@ -8,12 +8,12 @@ from keras import ops
 
 from memlm_keras.arguments import Configured
 from memlm_keras.arguments import require_positive_integer
-from memlm_keras.arguments import shapes_fit
 from memlm_keras.keras_private import get_keras_mask
 from memlm_keras.keras_private import set_keras_mask
 from memlm_keras.kernels import DistinctKernels
 from memlm_keras.masking import SlidingWindow
 from memlm_keras.masking import ValidSteps
+from memlm_keras.masking import as_mask
 from memlm_keras.masking import take_steps
 
 
@@ -221,12 +221,7 @@ class Memory(Configured, keras.layers.Layer):
                 f"need `return_sequences=True`. Received: shape {shape}"
             )
         if mask is not None:
-            mask = ops.convert_to_tensor(mask, "bool")
-            if not shapes_fit(mask.shape, shape[:2]):
-                raise ValueError(
-                    "`mask` must be of shape (batch, time), like `outputs` of "
-                    f"shape {shape}. Received: shape {tuple(mask.shape)}"
-                )
+            mask = as_mask(mask, outputs)
         if state is None:
             # The state contains no word yet, so the vectors are not used.
             state = self.embed_state(

@@ -7,6 +7,7 @@ from memlm_keras.arguments import Configured
 from memlm_keras.keras_private import get_keras_mask
 from memlm_keras.keras_private import set_keras_mask
 from memlm_keras.masking import ValidSteps
+from memlm_keras.masking import as_mask
 from memlm_keras.masking import by_position
 from memlm_keras.masking import take_steps
 
@@ -106,7 +107,7 @@ class Mixture(Configured, keras.layers.Layer):
                 outputs, state, token_ids, positions=positions
             )
             return self._mixed(logits, copies), state, weights, copies
-        steps = ValidSteps(mask)
+        steps = ValidSteps(as_mask(mask, outputs))
         of_results, put_back = steps.mask, steps.put_back
         if positions is None:
             logits = steps.to_front(logits)

@@ -12,6 +12,7 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.kernels import DistinctKernels
 from memlm_keras.masking import SlidingWindow
 from memlm_keras.masking import ValidSteps
+from memlm_keras.masking import as_mask
 from memlm_keras.masking import masked_softmax
 from memlm_keras.masking import take_steps
 from memlm_keras.mixtures.base import Mixture
@@ -118,7 +119,7 @@ class PointerSentinel(DistinctKernels, Mixture):
         """
         gate, of_words, words = copies
         if mask is not None:
-            steps = ValidSteps(mask)
+            steps = ValidSteps(as_mask(mask, targets))
             targets = steps.to_front(targets)
         copied = self.copy_probability(of_words, words, targets)
         result = safe_log(gate[..., 0] + copied)

@@ -246,6 +246,17 @@ def test_positions_are_rows_of_the_full_read(kind, with_mask, compiled):
     keras.tree.map_structure(np.testing.assert_array_equal, found[1], whole[1])
 
 
+@pytest.mark.backend("torch")
+@every_mixture
+def test_a_mask_of_another_shape(kind):
+    outputs, token_ids, logits = inputs_of(7, 3, 5, 3)
+    for shape in ((3, 4), (3,)):
+        with pytest.raises(ValueError, match="`mask` must be of shape"):
+            kind.make(3, 2)(
+                outputs, token_ids, logits=logits, mask=np.ones(shape, bool)
+            )
+
+
 def test_pointer_log_probability_with_a_mask():
     layer = Pointer.make(3, 2)
     mask = np.array([[0, 1, 1, 0, 1], [1, 1, 0, 1, 0]], "bool")
