@@ -7,6 +7,7 @@ from absl import app
 from absl import flags
 
 from memlm_keras.experiments import options
+from memlm_keras.experiments import process
 
 # The exit status is 2 for these errors of the user, and 1 for other errors.
 _USAGE = (flags.Error, options.UsageError, FileNotFoundError)
@@ -15,7 +16,10 @@ _USAGE = (flags.Error, options.UsageError, FileNotFoundError)
 def run(main):
     """Runs `main` with the arguments on the command line, and exits with its
     status; prints an error as one line."""
-    app.run(lambda rest: _checked(main, rest), flags_parser=_parse)
+    try:
+        app.run(lambda rest: _checked(main, rest), flags_parser=_parse)
+    except BrokenPipeError:
+        sys.exit(process.closed_pipe())
 
 
 def call(main, typed):
@@ -37,6 +41,8 @@ def _checked(main, rest):
         return main(rest[1:])
     try:
         return main(rest[1:]) or 0
+    except BrokenPipeError:
+        raise
     except (ValueError, OSError) as error:
         return _failed(rest[0], error)
     except KeyboardInterrupt:

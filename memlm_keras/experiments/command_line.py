@@ -231,10 +231,7 @@ def main(arguments=None):
     except process.Interrupted as error:
         return _interrupted(arguments, error.number)
     except BrokenPipeError:
-        # The reader closed the pipe.
-        with open(os.devnull, "w") as nowhere:
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
+        return process.closed_pipe()
     except (ValueError, OSError, ImportError, RuntimeError) as error:
         if "--traceback" in arguments:
             raise

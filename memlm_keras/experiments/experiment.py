@@ -361,6 +361,8 @@ class Experiment:
             state = run_folder.open(settings, epochs, patience)
             if state == "finished":
                 print(f"{folder} is finished, and is not trained again.")
+                if self.is_trained and not run_folder.model_path.exists():
+                    print(run_folder.missing_model)
                 return self._measure_more(None, measures, verbose)
             process.import_keras()
             import keras

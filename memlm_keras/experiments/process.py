@@ -324,6 +324,14 @@ def print_notes(*notes):
 # === Provenance ===
 
 
+def closed_pipe():
+    """Discards further output after the reader of a pipe closed it; returns the
+    exit status."""
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    return 128 + signal.SIGPIPE
+
+
 def typed():
     """Returns the command that started this process."""
     return shlex.join(["python", *sys.argv])

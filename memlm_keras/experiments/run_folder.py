@@ -233,7 +233,12 @@ class RunFolder:
                 f"{self.path} has no model file, because its n-grams are "
                 "counted at each use. Use memlm evaluate, score or surprisal."
             )
-        raise FileNotFoundError(
+        raise FileNotFoundError(self.missing_model)
+
+    @property
+    def missing_model(self):
+        """Message for a finished run without its model file."""
+        return (
             f"Training is finished, but {self.model_path} is missing. Put it "
             "back, or train again with --overwrite."
         )

@@ -387,6 +387,8 @@ def read_and_write(
     """
     batch_size, time, heads, _ = ops.shape(queries)
     static = isinstance(time, int)
+    if static and not time:
+        return values, associations
     count, chunk = (time + _CHUNK - 1) // _CHUNK, _CHUNK
     if static:
         # Equal chunks need little padding at the end.

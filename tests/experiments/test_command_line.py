@@ -36,10 +36,10 @@ from .conftest import results_of
 COMMAND = [sys.executable, "-m", "memlm_keras"]
 
 
-def start(folder, *arguments, **others):
+def start(folder, *arguments, command=COMMAND, **others):
     path = os.pathsep.join([str(ROOT), str(folder)])
     return subprocess.Popen(
-        [*COMMAND, *map(str, arguments)],
+        [*command, *map(str, arguments)],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": path, **others},
         stdout=subprocess.PIPE,
@@ -512,6 +512,8 @@ def test_a_command_given_twice_destroys_nothing(train, run, folder):
     told = train("daniluk2017/lstm")
     assert "is finished, and is not trained again" in told.out
     assert before == {path: path.stat().st_mtime_ns for path in run.iterdir()}
+    (run / "model.keras").rename(folder / "elsewhere.keras")
+    assert "missing. Put it back, or" in train("daniluk2017/lstm").out
     # More epochs go on with what is there.
     told = train("daniluk2017/lstm", epochs=2)
     assert "Going on" in told.out and results_of(run)["epochs"] == 2
@@ -616,6 +618,11 @@ def test_wrong_use_is_one_line(arguments, message, refused, folder):
     told = refused(message, *arguments.split())
     assert told.err.startswith("memlm: ")
     assert not (folder / "runs").exists()
+
+
+def test_a_closed_standard_input(refused, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    refused("standard input is closed", "score", "memlm/embedded_attention")
 
 
 @pytest.mark.parametrize("name", command_line.COMMANDS)
@@ -746,8 +753,11 @@ def test_commands_that_need_no_keras(without_keras, train):
     assert without_keras("train", "--help").status == 0
 
 
-def test_whoever_reads_may_stop_reading(folder):
-    process = start(folder, "--help")
+@pytest.mark.parametrize(
+    "command", [COMMAND, [sys.executable, ROOT / "recipes" / "logs.py"]]
+)
+def test_whoever_reads_may_stop_reading(command, folder):
+    process = start(folder, "--help", command=command)
     process.stdout.close()
     process.stdout = None
     _, err = process.communicate()
@@ -833,6 +843,7 @@ def test_presets_are_listed_with_their_parameters(memlm):
     )
     units, count, words = lines["tran2016/rm_tm_gated"].split(maxsplit=2)
     assert (units, count) == ("128", f"{model.count_params():,}")
+    assert "the order is from 1 to 9" in memlm("presets", "kneser*").out
     assert words == "LSTM 128, gated memory block of window 15"
 
 

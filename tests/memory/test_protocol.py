@@ -277,8 +277,8 @@ def test_any_cut_of_the_time_axis_gives_the_same(name, reader):
         read(outputs, token_ids, layer.initial_state(len(MASKS)))
     )
     state, pieces = layer.initial_state(len(MASKS)), []
-    # Lengths that other tests have compiled.
-    for start, stop in ((0, 1), (1, 5), (5, 6), (6, 7)):
+    # Lengths that other tests have compiled, and zero.
+    for start, stop in ((0, 1), (1, 1), (1, 5), (5, 6), (6, 7)):
         piece = slice(start, stop)
         read_piece, state, weights = read(
             outputs[:, piece], token_ids[:, piece], state

@@ -27,7 +27,12 @@ def presets(
 ):
     pattern, size = pattern or "*", vocabulary_size or 10_000
     rows = memlm.presets.names()
-    names = [*dict.fromkeys((*rows, *trained.SOURCES, *trained.names()))]
+    counted = {
+        "kneser_ney_5": "Kneser-Ney smoothing; the order is from 1 to 9",
+        "kneser_ney_5_cache": "the same with a cache of recent words",
+    }
+    known = (*rows, *trained.SOURCES, *trained.names(), *counted)
+    names = [*dict.fromkeys(known)]
     matches = [n for n in names if pattern in n or fnmatch.fnmatch(n, pattern)]
     if not matches:
         raise options.UsageError(
@@ -56,6 +61,11 @@ def presets(
             flush=True,
         )
     matches = [name for name in matches if name not in rows]
+    if found := [name for name in matches if name in counted]:
+        print("\nModels that count n-grams")
+        for name in found:
+            print(f"{name:{width}} {'':>5} {'':>12}  {counted[name]}")
+    matches = [name for name in matches if name not in counted]
     if matches:
         print("\nTrained models, each with its own vocabulary")
     for name in matches:

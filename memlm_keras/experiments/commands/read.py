@@ -49,6 +49,10 @@ def score(run: str, text: list, cache: bool = False):
 
 
 def _typed_lines():
+    if sys.stdin is None:
+        raise options.UsageError(
+            "TEXT must be given, because standard input is closed."
+        )
     if sys.stdin.isatty():
         print("Type one sentence per line, and end with Ctrl-D:")
     for line in sys.stdin:
