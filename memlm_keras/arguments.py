@@ -225,3 +225,12 @@ def deserialize(config, custom_objects=None):
         return value
 
     return {name: revive(value) for name, value in config.items()}
+
+
+def distinct(initializer, index):
+    """Returns an initializer whose values differ for each `index`."""
+    # An initializer with a seed draws the same values at each call.
+    config = initializer.get_config()
+    if isinstance(config.get("seed"), int):
+        config["seed"] += index
+    return type(initializer).from_config(config)

@@ -1,10 +1,11 @@
-"""Mix-ins for layers: int8 matrices, and distinct initial values."""
+"""Mix-ins for layers: int8 matrices, and kernels with distinct values."""
 
 import keras
 import numpy as np
 from keras import ops
 
 from memlm_keras.arguments import Configured
+from memlm_keras.arguments import distinct
 
 
 class Int8Kernels(Configured):
@@ -122,12 +123,3 @@ class DistinctKernels(Int8Kernels):
                 np.repeat(values, units), dtype
             ),
         )
-
-
-def distinct(initializer, index):
-    """Returns an initializer whose values differ for each `index`."""
-    # An initializer with a seed draws the same values at each call.
-    config = initializer.get_config()
-    if isinstance(config.get("seed"), int):
-        config["seed"] += index
-    return type(initializer).from_config(config)

@@ -1,23 +1,27 @@
-"""Chooses a preset and its settings by the size of the user's text.
+"""Finds presets by name, or chooses one and its settings for a text.
 
 docs/results/defaults.md says which numbers in this file were measured.
 """
 
 import dataclasses
 import itertools
+import os
 import pathlib
+import re
+from typing import NamedTuple
 
+from memlm_keras import presets
 from memlm_keras import registry
+from memlm_keras import trained
 from memlm_keras.data.corpus import split_for
 from memlm_keras.data.text_store import TextSource
+from memlm_keras.experiments import options
 from memlm_keras.experiments.datasets import Dataset
 from memlm_keras.experiments.datasets import unit_of
-from memlm_keras.experiments.names import find_preset
-from memlm_keras.experiments.options import LANGUAGE_MODEL
-from memlm_keras.experiments.options import READING
-from memlm_keras.experiments.options import TEXTS
-from memlm_keras.experiments.options import split_paths
 
+# The n-gram models of Tran et al. (2016, Table 2); other orders are accepted.
+NGRAM_MODELS = ("kneser_ney_5", "kneser_ney_5_cache")
+_NGRAM_MODEL = re.compile(r"kneser_ney_([1-9])(_cache)?")
 _OWN = "memlm/"
 SMALLEST = "memlm/small"
 _ANY = float("inf")
@@ -52,6 +56,56 @@ _SPLITS = {
 }
 # An English text has these words among its `_FREQUENT` most frequent ones.
 _ENGLISH, _FREQUENT = {"the", "of", "and", "to", "in"}, 40
+
+
+# === Names, as users type them ===
+
+
+class Preset(NamedTuple):
+    """A preset, an n-gram model or a trained model."""
+
+    name: str  # full name
+    kind: str  # kind of model
+    trained: pathlib.Path | None = None  # folder of a trained model
+    order: int | None = None  # order of an n-gram model
+
+
+def find_preset(name):
+    """Returns the `Preset` with a name, which may omit the paper if the row's
+    name is unique; presets take precedence over trained models."""
+    if ngrams := _NGRAM_MODEL.fullmatch(name):
+        return Preset(name, options.KNESER_NEY, order=int(ngrams[1]))
+    rows = {}
+    for full in presets.names():
+        rows.setdefault(full.partition("/")[2], []).append(full)
+    names = [name] if name in presets.names() else rows.get(name, [])
+    if len(names) == 1:
+        return Preset(names[0], registry.find(names[0])[1].kind)
+    if names:
+        raise options.UsageError(
+            f"Several papers have a row {name}. Name one: {', '.join(names)}."
+        )
+    with options.wrong_use():
+        folder = trained.find(name)
+    if folder is not None:
+        # An absolute path works from any working directory.
+        full = name if name in trained.names() else os.path.abspath(name)
+        return Preset(full, options.LANGUAGE_MODEL, folder)
+    if os.path.isabs(name) and not os.path.exists(name):
+        raise options.UsageError(f"There is no trained model at {name}.")
+    known = [*presets.names(), *NGRAM_MODELS]
+    more = trained.names() if "/" in name else rows
+    hint = options.nearest(name, [*more, *known])
+    for row, (*_, full) in rows.items():
+        hint = hint.replace(f" mean {row}?", f" mean {full}?")
+    if os.path.exists(name):
+        hint = f" A text is read by memlm train --dataset={name}"
+    raise options.UsageError(
+        f"There is no preset {name}.{hint or ' `memlm presets` lists all.'}"
+    )
+
+
+# === A preset for a text ===
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,21 +164,25 @@ def choose_preset(dataset, preset=None, **given):
     """
     if preset is not None:
         preset, kind, is_trained, _ = find_preset(preset)
-        if is_trained or kind != LANGUAGE_MODEL:
+        if is_trained or kind != options.LANGUAGE_MODEL:
             return None
-    reading = {o.name: given[o.name] for o in READING if o.name in given}
-    options, reasons = {}, []
-    if "tokenize" not in given and dataset not in TEXTS:
-        tokenize, reason = _tokenize(pathlib.Path(split_paths(dataset)[0]))
+    reading = {
+        o.name: given[o.name] for o in options.READING if o.name in given
+    }
+    settings, reasons = {}, []
+    if "tokenize" not in given and dataset not in options.TEXTS:
+        tokenize, reason = _tokenize(
+            pathlib.Path(options.split_paths(dataset)[0])
+        )
         if tokenize is not None and (preset is None or _is_own(preset)):
-            options["tokenize"] = reading["tokenize"] = tokenize
+            settings["tokenize"] = reading["tokenize"] = tokenize
             reasons.append(reason)
         elif tokenize is not None:
             reasons.append(
                 "Words are split at white space only, as in the paper "
                 f"(--tokenize={tokenize} suits this text)."
             )
-    corpus = Dataset(dataset, LANGUAGE_MODEL, reading=reading).load()
+    corpus = Dataset(dataset, options.LANGUAGE_MODEL, reading=reading).load()
     tokens, size = len(corpus.train.tokens), len(corpus.vocabulary)
     if preset is None:
         preset = _OWN + _up_to(tokens, _ROWS)
@@ -136,7 +194,7 @@ def choose_preset(dataset, preset=None, **given):
             reasons.append(f"With a GPU, {_OWN}medium is better for this text.")
     choose = _own_settings if _is_own(preset) else _fitted_settings
     chosen, running = choose(preset, corpus, given, reasons)
-    return Choice(preset, options | chosen, running, reasons, corpus)
+    return Choice(preset, settings | chosen, running, reasons, corpus)
 
 
 def _own_settings(preset, corpus, given, reasons):
@@ -149,38 +207,38 @@ def _own_settings(preset, corpus, given, reasons):
     few = epochs <= _FEW
     above, most = _PROJECTS
     rates = _SMALLEST_DROPOUT if smallest else _DROPOUT
-    options = {
+    settings = {
         "dropout": _up_to(tokens, rates),
         "batch_size": _up_to(tokens, _BATCH_SIZE),
     }
     if smallest and above < tokens <= most and not sized:
-        options |= _PROJECTED
+        settings |= _PROJECTED
         reasons.append(
-            f"Its {options['units']} outputs are projected to the size of the "
+            f"Its {settings['units']} outputs are projected to the size of the "
             "embeddings, which helps for a text of this size."
         )
     if few and size > 2 * _NUM_SAMPLED:
-        options["num_sampled"] = _NUM_SAMPLED
+        settings["num_sampled"] = _NUM_SAMPLED
     if few and "epochs" not in given and not scheduled:
-        options["linear_decay"] = epochs
+        settings["linear_decay"] = epochs
         if not sized:
-            options["learning_rate"] = _FALLING_RATE
-    options = {k: v for k, v in options.items() if k not in given}
-    if "dropout" in options:
+            settings["learning_rate"] = _FALLING_RATE
+    settings = {k: v for k, v in settings.items() if k not in given}
+    if "dropout" in settings:
         reasons.append(
-            f"The dropout is {options['dropout']}, for {tokens:,} tokens."
+            f"The dropout is {settings['dropout']}, for {tokens:,} tokens."
         )
-    if "num_sampled" in options:
+    if "num_sampled" in settings:
         reasons.append(
             f"In training, targets are compared with {_NUM_SAMPLED:,} of the "
             "words, which is faster and costs about 1% (--num_sampled=0: all)."
         )
-    if "linear_decay" in options:
+    if "linear_decay" in settings:
         reasons.append(
             "The learning rate falls linearly to zero, because a long text is "
             "trained for few epochs."
         )
-    row = dataclasses.asdict(registry.find(preset)[1]) | given | options
+    row = dataclasses.asdict(registry.find(preset)[1]) | given | settings
     reasons.append(
         f"An update reads {row['batch_size']} rows of {row['segment_length']} "
         f"tokens, at a rate of {row['learning_rate']:g}."
@@ -192,7 +250,7 @@ def _own_settings(preset, corpus, given, reasons):
         "stops earlier if the validation text no longer improves. After some "
         "seconds, it prints how long that takes."
     )
-    return options, running
+    return settings, running
 
 
 def _fitted_settings(preset, corpus, given, reasons):
@@ -200,26 +258,26 @@ def _fitted_settings(preset, corpus, given, reasons):
     tokens, starts = len(corpus.train.tokens), corpus.train.document_starts
     row = registry.find(preset)[1]
     own_row = registry.find(_OWN + _up_to(tokens, _FITTED_TO))[1]
-    options = _fitted(row, own_row, tokens)
+    settings = _fitted(row, own_row, tokens)
     if not given.keys().isdisjoint(_SCHEDULES):
-        del options["halve"]
-    options = {k: v for k, v in options.items() if k not in given}
+        del settings["halve"]
+    settings = {k: v for k, v in settings.items() if k not in given}
     running = {"epochs": _MOST_EPOCHS, "patience": own_row.patience}
     running = {k: v for k, v in running.items() if k not in given}
     reasons.append(
         f"{preset} is made for a larger text. Its size, optimizer and rates "
         f"are fitted to {tokens:,} tokens (--as_published keeps the paper's)."
     )
-    batch_size = (given | options)["batch_size"]
+    batch_size = (given | settings)["batch_size"]
     reads_each = row.data().get("documents", False)
     too_few = starts is not None and len(starts) < 2 * batch_size
     if reads_each and too_few and "documents" not in given:
-        options["documents"] = False
+        settings["documents"] = False
         reasons.append(
             f"The {len(starts)} documents are read as one text, as they are "
             f"too few to fill {batch_size} rows (--documents: each by itself)."
         )
-    return options, running
+    return settings, running
 
 
 def _is_own(preset):

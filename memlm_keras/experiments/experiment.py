@@ -15,7 +15,7 @@ from memlm_keras.experiments import datasets
 from memlm_keras.experiments import measurements
 from memlm_keras.experiments import options
 from memlm_keras.experiments import process
-from memlm_keras.experiments.names import find_preset
+from memlm_keras.experiments.choice import find_preset
 from memlm_keras.experiments.run_folder import CONFIG
 from memlm_keras.experiments.run_folder import RunFolder
 from memlm_keras.presets import Measure

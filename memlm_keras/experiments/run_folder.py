@@ -10,7 +10,7 @@ from memlm_keras import files
 from memlm_keras import registry
 from memlm_keras.experiments import options
 from memlm_keras.experiments import process
-from memlm_keras.experiments.names import find_preset
+from memlm_keras.experiments.choice import find_preset
 
 CONFIG = "config.json"
 RESULTS = "results.json"

@@ -2,6 +2,7 @@
 
 import keras
 
+from memlm_keras.arguments import distinct
 from memlm_keras.arguments import require_instance
 from memlm_keras.arguments import require_rate
 from memlm_keras.cells.projected_rnn import ProjectedRNN
@@ -10,7 +11,6 @@ from memlm_keras.data.vocabulary import Vocabulary
 from memlm_keras.embeddings import Embedding
 from memlm_keras.heads import OutputProjection
 from memlm_keras.heads import TiedProjection
-from memlm_keras.kernels import distinct
 from memlm_keras.memory.base import Memory
 from memlm_keras.mixtures.base import Mixture
 from memlm_keras.smoothing import SmoothedProjection

@@ -10,10 +10,10 @@ from memlm_keras.experiments import datasets
 from memlm_keras.experiments import measurements
 from memlm_keras.experiments import options
 from memlm_keras.experiments import process
+from memlm_keras.experiments.choice import find_preset
 from memlm_keras.experiments.command_line import command
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import experiment_of
-from memlm_keras.experiments.names import find_preset
 from memlm_keras.experiments.opened import Opened
 from memlm_keras.experiments.opened import open_run
 from memlm_keras.experiments.opened import require_different

@@ -17,9 +17,9 @@ from memlm_keras import presets
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import measurements
 from memlm_keras.experiments import options
+from memlm_keras.experiments.choice import find_preset
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import name_parts
-from memlm_keras.experiments.names import find_preset
 from memlm_keras.experiments.run_folder import RunFolder
 from memlm_keras.experiments.tables import report
 from memlm_keras.experiments.tables import runs
