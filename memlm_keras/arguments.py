@@ -6,6 +6,7 @@ need it, since some commands use these checks without Keras.
 
 import inspect
 import numbers
+import operator
 
 import numpy as np
 
@@ -20,13 +21,30 @@ def require_positive_integer(name, value, minimum=1):
         )
 
 
+def require_number(
+    name, value, at_least=None, above=None, at_most=None, below=None
+):
+    """Raises `ValueError` unless `value` is a number within the limits."""
+    limits = (
+        ("at least", at_least, operator.ge),
+        ("above", above, operator.gt),
+        ("at most", at_most, operator.le),
+        ("less than", below, operator.lt),
+    )
+    limits = [each for each in limits if each[1] is not None]
+    inside = isinstance(value, numbers.Real) and all(
+        holds(value, limit) for _, limit, holds in limits
+    )
+    if not inside:
+        within = " and ".join(f"{words} {limit}" for words, limit, _ in limits)
+        raise ValueError(
+            f"`{name}` must be {within}. Received: {name}={value!r}"
+        )
+
+
 def require_rate(name, value):
     """Raises `ValueError` unless `value` is a rate in [0, 1)."""
-    if not isinstance(value, numbers.Real) or not 0 <= value < 1:
-        raise ValueError(
-            f"`{name}` must be at least 0 and less than 1. "
-            f"Received: {name}={value!r}"
-        )
+    require_number(name, value, at_least=0, below=1)
 
 
 def require_one_of(name, value, choices):

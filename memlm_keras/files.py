@@ -72,13 +72,19 @@ def atomic_path(path):
         ) from error
 
 
-def write_csv(path, records):
-    """Writes dicts with equal keys as CSV."""
+def write_text(path, text):
+    """Writes a UTF-8 file."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_csv(path, names, rows):
+    """Writes a CSV file with the header `names`."""
     with atomic_path(path) as temporary:
         with open(temporary, "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(records[0]) if records else [])
-            writer.writeheader()
-            writer.writerows(records)
+            writer = csv.writer(file)
+            writer.writerow(names)
+            writer.writerows(rows)
 
 
 def _make_writable_parent(path):

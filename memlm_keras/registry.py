@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Mapping
 
 from memlm_keras import trained
+from memlm_keras.arguments import require_number
 
 ENTRY_POINTS = "memlm_keras.presets"
 
@@ -325,10 +326,7 @@ def resized(name, row, sizes):
             f"{', '.join(unknown)}"
         )
     for size in ("scale", "initial_range", "embedding_range"):
-        if sizes.get(size, 1.0) <= 0:
-            raise ValueError(
-                f"`{size}` must be positive. Received: {size}={sizes[size]}"
-            )
+        require_number(size, sizes.get(size, 1.0), above=0)
     scaled = [size for size in ("units", "embedding_dim") if size in sizes]
     if len(scaled) == 2 and "scale" in sizes:
         raise ValueError(

@@ -14,8 +14,8 @@ from scipy import special
 import logs
 import paper_claims
 from claim_runs import labels
+from memlm_keras import files
 from memlm_keras import presets
-from memlm_keras.experiments.tables import report
 
 HOLDS = "holds"
 DOES_NOT_HOLD = "does not hold"
@@ -198,7 +198,8 @@ def write(path, losses, command):
                     "",
                 ]
         lines += [f"* {_source(of_paper)}", *map(_alone, of_paper), ""]
-    report.write_lines(path, [line for line in lines if line is not None])
+    lines = [line for line in lines if line is not None]
+    files.write_text(path, "\n".join([*lines, ""]))
 
 
 def _rows(losses):

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
+from memlm_keras import files
 from memlm_keras.analysis import pictures
 from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_token_ids
@@ -130,7 +131,7 @@ def write_associations(similarity, source, target, path):
         [word, *(f"{value:.6f}" for value in row)]
         for word, row in zip(target, similarity)
     )
-    pictures.write_rows(path, ["read at", *source], rows)
+    files.write_csv(path, ["read at", *source], rows)
 
 
 def _of_words(similarity, source, target):

@@ -1,6 +1,5 @@
-"""Writes PNG and CSV files for all analyses, atomically."""
+"""Draws and writes PNG pictures for all analyses, atomically."""
 
-import csv
 import re
 import warnings
 
@@ -92,12 +91,3 @@ def label_words(axes, columns=(), rows=()):
 def literal(text):
     """Escapes dollar signs, which begin formulas in matplotlib."""
     return text.replace("$", r"\$")
-
-
-def write_rows(path, names, rows):
-    """Writes a CSV file with the header `names`."""
-    with files.atomic_path(path) as temporary:
-        with open(temporary, "w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(names)
-            writer.writerows(rows)

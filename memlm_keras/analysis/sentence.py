@@ -185,7 +185,7 @@ def write_sentence_predictions(predictions, path):
             row += pair
         rows.append([*row, *predictions.weights[step].tolist()])
     names += [f"attention_{distance}" for distance in predictions.distances]
-    pictures.write_rows(path, names, rows)
+    files.write_csv(path, names, rows)
 
 
 def attention_by_word(predictions):
@@ -295,5 +295,4 @@ def write_sentence_page(predictions, path, title="Attention"):
     }
     # Words such as "</script>" must not end the script.
     data = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
-    with files.atomic_path(path) as temporary:
-        temporary.write_text(page.replace("{data}", data), encoding="utf-8")
+    files.write_text(path, page.replace("{data}", data))

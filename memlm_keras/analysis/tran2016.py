@@ -6,6 +6,7 @@ import dataclasses
 import keras
 import numpy as np
 
+from memlm_keras import files
 from memlm_keras.analysis import pictures
 from memlm_keras.analysis.attention import sentence_attention
 from memlm_keras.analysis.attention import slot_distances
@@ -160,7 +161,7 @@ def write_attention_columns(columns, path):
         columns.weights.tolist(),
     )
     rows = ([*entry, *weights] for *entry, weights in entries)
-    pictures.write_rows(path, names, rows)
+    files.write_csv(path, names, rows)
 
 
 # === Dependencies ===
@@ -377,7 +378,7 @@ def write_dependency_attention(attention, path):
         key = (attention.dependencies[row], *attention.bins[column])
         rows.append([*key, pairs, mass, mass / pairs if pairs else ""])
     names = ["dependency", "nearest", "farthest", "pairs", "mass", "mean"]
-    pictures.write_rows(path, names, rows)
+    files.write_csv(path, names, rows)
 
 
 class ParsedText:
@@ -631,7 +632,7 @@ def write_distant_pairs(pairs, path):
         pairs.counts.tolist(),
     )
     rows = ([*entry, *counts] for *entry, counts in columns)
-    pictures.write_rows(path, names, rows)
+    files.write_csv(path, names, rows)
 
 
 def write_counts_by_distance(pairs, path):
@@ -656,7 +657,7 @@ def write_counts_by_distance(pairs, path):
         for distance, number, *means in entries
     )
     names = ["distance", "pairs", "count", "count_at_any_distance"]
-    pictures.write_rows(path, names, rows)
+    files.write_csv(path, names, rows)
 
 
 def cooccurrence_counts(

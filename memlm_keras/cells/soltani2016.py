@@ -7,6 +7,7 @@ compare their models with two such networks, of order 3.
 import keras
 from keras import ops
 
+from memlm_keras.arguments import require_number
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.cells.projected_rnn import ProjectedCell
 from memlm_keras.kernels import Int8Kernels
@@ -105,11 +106,9 @@ class FOFEHORNNCell(HigherOrderCell):
         bias_initializer="zeros",
         **kwargs,
     ):
-        if not 0 < forgetting_factor <= 1:
-            raise ValueError(
-                "`forgetting_factor` must be above 0 and at most 1. "
-                f"Received: forgetting_factor={forgetting_factor!r}"
-            )
+        require_number(
+            "forgetting_factor", forgetting_factor, above=0, at_most=1
+        )
         super().__init__(
             units,
             order,

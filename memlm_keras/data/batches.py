@@ -58,10 +58,7 @@ class EpochBatches(keras.utils.PyDataset):
         Raises:
             ValueError: `epoch` or `batch` is out of range.
         """
-        if epoch < 0:
-            raise ValueError(
-                f"`epoch` must be 0 or more. Received: epoch={epoch}"
-            )
+        require_positive_integer("epoch", epoch, minimum=0)
         if not 0 <= batch < self.batches_per_epoch:
             raise ValueError(
                 f"`batch` must be from 0 to {self.batches_per_epoch - 1}: an "

@@ -3,6 +3,7 @@ fact."""
 
 import itertools
 
+from memlm_keras.arguments import require_positive_integer
 from memlm_keras.data.embedded import uniforms
 from memlm_keras.data.pairs import LABELS
 from memlm_keras.data.pairs import SentencePair
@@ -25,10 +26,7 @@ def generate_pairs(num_pairs, seed, people=(3, 5)):
     """Draws a list of `SentencePair`s, cycling through the labels; `people` are
     the least and largest numbers of people in a premise."""
     least, most = people
-    if num_pairs < 0:
-        raise ValueError(
-            f"`num_pairs` must be at least 0. Received: num_pairs={num_pairs}"
-        )
+    require_positive_integer("num_pairs", num_pairs, minimum=0)
     if not 3 <= least <= most <= len(NAMES):
         raise ValueError(
             f"`people` must be two numbers from 3 to {len(NAMES)} in ascending "

@@ -320,8 +320,7 @@ class ResultTable:
 
     def write(self, path, **options):
         """Writes `to_tsv(**options)` to a file, atomically."""
-        with files.atomic_path(path) as temporary:
-            temporary.write_text(self.to_tsv(**options), encoding="utf-8")
+        files.write_text(path, self.to_tsv(**options))
 
 
 def table_text(columns):

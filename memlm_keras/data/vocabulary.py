@@ -8,9 +8,10 @@ import pathlib
 
 import numpy as np
 
+from memlm_keras.arguments import require_positive_integer
 from memlm_keras.data.text_store import read_text
 from memlm_keras.data.tokenizer import Tokenizer
-from memlm_keras.files import atomic_path
+from memlm_keras.files import write_text
 
 
 class Vocabulary:
@@ -94,11 +95,8 @@ class Vocabulary:
                 "`size` must be at least 2, as it counts the unknown and the "
                 f"end-of-sentence token. Received: size={size}"
             )
-        if minimum_count is not None and minimum_count < 1:
-            raise ValueError(
-                "`minimum_count` must be at least 1. Received: "
-                f"minimum_count={minimum_count}"
-            )
+        if minimum_count is not None:
+            require_positive_integer("minimum_count", minimum_count)
         specials = (end_of_sentence, unknown)
         tokenizer = _checked_tokenizer(tokenizer, specials)
         counts = collections.Counter()
@@ -161,11 +159,7 @@ class Vocabulary:
         """Writes the vocabulary as JSON, atomically; raises `OSError` if the
         folder cannot be written."""
         config = {"class_name": type(self).__name__, **self.get_config()}
-        with atomic_path(path) as temporary:
-            temporary.write_text(
-                json.dumps(config, ensure_ascii=False, indent=0),
-                encoding="utf-8",
-            )
+        write_text(path, json.dumps(config, ensure_ascii=False, indent=0))
 
     def encode(self, text_or_tokens):
         """Looks up ids, without adding an end-of-sentence token.

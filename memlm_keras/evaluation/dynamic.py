@@ -8,6 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from memlm_keras.arguments import require_number
 from memlm_keras.arguments import require_streaming
 from memlm_keras.data import Batches
 from memlm_keras.evaluation.perplexity import lowest
@@ -83,15 +84,9 @@ class DynamicEvaluator:
 
     def set_rates(self, rate, decay):
         """Sets rate and decay, and resets the weights to the model's."""
-        for name, value, allowed, condition in (
-            ("rate", rate, rate >= 0, "at least 0"),
-            ("decay", decay, 0 <= decay <= 1, "at least 0 and at most 1"),
-            ("epsilon", self.epsilon, self.epsilon > 0, "above 0"),
-        ):
-            if not allowed:
-                raise ValueError(
-                    f"`{name}` must be {condition}. Received: {name}={value!r}"
-                )
+        require_number("rate", rate, at_least=0)
+        require_number("decay", decay, at_least=0, at_most=1)
+        require_number("epsilon", self.epsilon, above=0)
         self.rate, self.decay = rate, decay
         variables, squares = self.lm.trainable_variables, self.mean_squares
         steps, pulls = [rate] * len(variables), [decay] * len(variables)

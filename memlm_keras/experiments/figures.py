@@ -228,15 +228,8 @@ def _draw_mean(model, name, corpus, batches, folder):
     except ValueError as error:
         print(f"There is no picture of mean attention. {error}")
         return []
-    with files.atomic_path(folder / MEAN_ATTENTION) as temporary:
-        np.savetxt(
-            temporary,
-            np.stack([np.arange(-len(mean), 0), mean], axis=1),
-            fmt=("%d", "%.8f"),
-            delimiter=",",
-            header="position,weight",
-            comments="",
-        )
+    rows = ((n - len(mean), f"{share:.8f}") for n, share in enumerate(mean))
+    files.write_csv(folder / MEAN_ATTENTION, ["position", "weight"], rows)
     path = folder / "mean_attention.png"
     memlm.analysis.plot_mean_attention(
         {name: mean}, path, title=f"Mean attention, test text of {corpus.name}"

@@ -309,5 +309,4 @@ def load_file(path):
 
 def write_json(path, values):
     """Writes JSON values to a file, atomically."""
-    with files.atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(values, indent=2) + "\n")
+    files.write_text(path, json.dumps(values, indent=2) + "\n")

@@ -12,12 +12,10 @@ import numpy as np
 from keras import ops
 
 from memlm_keras import files
+from memlm_keras.arguments import require_number
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.data import Batches
 from memlm_keras.evaluation.dynamic import DynamicEvaluator
-from memlm_keras.models.protocols import ScoresBatches
-from memlm_keras.models.protocols import ScoresPlaces
-from memlm_keras.models.protocols import Streams
 
 PASSED, FAILED, NOT_APPLICABLE = "passed", "failed", "not applicable"
 # Minimum tokens in a text, tokens in a segment, and rows. There are few
@@ -113,8 +111,7 @@ class Certificate:
 
     def write(self, path):
         """Writes `to_json()` to a file atomically."""
-        with files.atomic_path(path) as temporary:
-            temporary.write_text(self.to_json(), encoding="utf-8")
+        files.write_text(path, self.to_json())
 
 
 def certify(
@@ -174,10 +171,7 @@ def certify(
     >>> [check.name for check in certificate.checks][:2]
     ['causal', 'normalised']
     """
-    if not tolerance > 0:
-        raise ValueError(
-            f"`tolerance` must be above 0. Received: tolerance={tolerance!r}"
-        )
+    require_number("tolerance", tolerance, above=0)
     if length is not None:
         require_positive_integer("length", length, _LEAST)
     reader = _reader(model, vocabulary_size)
@@ -393,7 +387,7 @@ class _Reader:
         self.description = ", ".join(parts)
         self.missing = dict(self.missing)
         # Perplexities are computed with `score_batches`.
-        if not isinstance(model, ScoresBatches):
+        if not hasattr(model, "score_batches"):
             self.missing.setdefault("documents", "it scores no batches")
 
     def draw_texts(self, seed):
@@ -419,7 +413,7 @@ class _Reader:
 
     def scores(self, text):
         """Returns the log-probability of each token, `(T,)`."""
-        if isinstance(self.model, ScoresBatches):
+        if hasattr(self.model, "score_batches"):
             return self._scores(text, [0])
         entries = self.distributions(text)
         return np.take_along_axis(entries, text[:, None], axis=1)[:, 0]
@@ -505,7 +499,7 @@ class _Streaming(_Reader):
         return self._read(text[None])[0]
 
     def scores(self, text):
-        if self._scorer is None or isinstance(self.model, ScoresBatches):
+        if self._scorer is None or hasattr(self.model, "score_batches"):
             return super().scores(text)
         return _of_shape(self._scorer(self._inputs(text[None]))[0], text)
 
@@ -675,7 +669,7 @@ class _Function(_Reader):
 def _reader(model, vocabulary_size):
     if isinstance(model, DynamicEvaluator):
         return _Adaptive(model, vocabulary_size)
-    if isinstance(model, Streams):
+    if _streams(model):
         if getattr(model, "causal", True):
             return _Streaming(model, vocabulary_size)
 
@@ -688,7 +682,7 @@ def _reader(model, vocabulary_size):
         reader = _Function(score, model, vocabulary_size, ends=False)
         end = reader.end
         return reader
-    if isinstance(model, ScoresPlaces):
+    if hasattr(model, "log_probabilities_at"):
         return _Places(model, vocabulary_size)
     if callable(model) and not isinstance(model, keras.layers.Layer):
         return _Function(model, model, vocabulary_size)
@@ -699,6 +693,11 @@ def _reader(model, vocabulary_size):
     )
 
 
+def _streams(model):
+    """Returns whether a model reads texts in pieces, with a state."""
+    return hasattr(model, "initial_state") and hasattr(model, "step")
+
+
 def _length_of(model):
     """Returns a length of texts that exceeds all windows and chunks."""
     model = getattr(model, "lm", model)
@@ -706,7 +705,7 @@ def _length_of(model):
         getattr(part, "context_length", 0)
         for part in (model, *getattr(model, "models", ()))
     ]
-    if isinstance(model, Streams) and getattr(model, "causal", True):
+    if _streams(model) and getattr(model, "causal", True):
         state = model.initial_state(1)
         sizes += [
             value.shape[1]

@@ -17,7 +17,6 @@ from memlm_keras.data import Split
 from memlm_keras.data import tables
 from memlm_keras.evaluation.cloze import Z_95
 from memlm_keras.evaluation.cloze import wilson_interval
-from memlm_keras.models.protocols import ScoresText
 from memlm_keras.models.streaming import StreamingModel
 from memlm_keras.models.surprisal import surprisal
 
@@ -446,7 +445,7 @@ def _score(sentences, model, vocabulary, rows):
         scores = model.score(tokens).astype("float64")
         return [row[: len(ids)] for row, ids in zip(scores, sentences)]
     (ids,) = sentences
-    if isinstance(model, ScoresText):
+    if hasattr(model, "score"):
         return [model.score(Split(ids, np.zeros(1, "int64")))]
     nats = surprisal(model, np.append(ids, end), vocabulary, "nats").surprisal
     return [-nats[: len(ids)]]

@@ -8,6 +8,7 @@ Symbols in shapes: B batch, T time, N cache size, k units, V vocabulary.
 import keras
 from keras import ops
 
+from memlm_keras.arguments import require_number
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_rate
 from memlm_keras.masking import SlidingWindow
@@ -62,10 +63,7 @@ class NeuralCache(Mixture):
 
     def __init__(self, size=500, theta=0.3, weight=0.1, **kwargs):
         require_positive_integer("size", size)
-        if theta < 0:
-            raise ValueError(
-                f"`theta` must not be negative. Received: theta={theta}"
-            )
+        require_number("theta", theta, at_least=0)
         require_rate("weight", weight)
         super().__init__(**kwargs)
         self.size = size

@@ -14,8 +14,6 @@ from memlm_keras.data import sentence_starts
 from memlm_keras.data import tables
 from memlm_keras.data.subwords import WORD_START
 from memlm_keras.data.text_store import unmarked
-from memlm_keras.models.protocols import MeasuresWords
-from memlm_keras.models.protocols import ScoresPlaces
 
 # Number of nats in each unit.
 UNITS = {"bits": float(np.log(2.0)), "nats": 1.0}
@@ -240,11 +238,11 @@ def _words(text, vocabulary):
 
 def _measure(model, tokens, starts, end_of_sentence_id, segment_length):
     """Measures tokens with any kind of model; returns float64 `(tokens, 3)`."""
-    if isinstance(model, MeasuresWords):
+    if hasattr(model, "measure_words"):
         return model.measure_words(
             tokens, starts, end_of_sentence_id, segment_length
         )
-    if not isinstance(model, ScoresPlaces):
+    if not hasattr(model, "log_probabilities_at"):
         raise ValueError(
             "`model` must have the method `measure_words` or "
             "`log_probabilities_at`, like models of `memlm_keras` and "

@@ -5,6 +5,7 @@ import itertools
 import keras
 import numpy as np
 
+from memlm_keras.arguments import require_number
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.ngrams.backoff import Scorer
 from memlm_keras.ngrams.backoff import token_ids
@@ -49,11 +50,7 @@ class UnigramCache(Scorer):
     def __init__(self, vocabulary_size, size, decay=1.0, documents=False):
         require_positive_integer("vocabulary_size", vocabulary_size, 2)
         require_positive_integer("size", size)
-        if not 0 < decay <= 1:
-            raise ValueError(
-                "`decay` must be above 0 and at most 1. Received: "
-                f"decay={decay!r}"
-            )
+        require_number("decay", decay, above=0, at_most=1)
         self.vocabulary_size = vocabulary_size
         self.size = size
         self.decay = decay

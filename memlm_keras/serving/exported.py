@@ -10,6 +10,7 @@ import zipfile
 
 import numpy as np
 
+from memlm_keras.arguments import require_token_ids
 from memlm_keras.data.vocabulary import Vocabulary
 from memlm_keras.files import import_package
 from memlm_keras.files import reading
@@ -96,18 +97,8 @@ class OneStep:
 
     def step(self, token_ids, state):
         """Reads token ids `(B, T)` one step at a time."""
-        token_ids, found = np.asarray(token_ids), []
-        if not token_ids.size or token_ids.ndim != 2:
-            raise ValueError(
-                "`token_ids` must have at least one row and one token, (rows, "
-                f"tokens). Received: the shape {token_ids.shape}"
-            )
-        outside = (token_ids < 0) | (token_ids >= self.vocabulary_size)
-        if outside.any():
-            raise ValueError(
-                f"`token_ids` must be from 0 to {self.vocabulary_size - 1}. "
-                f"Received: {token_ids[outside][0]}"
-            )
+        size, found = self.vocabulary_size, []
+        token_ids = require_token_ids("token_ids", token_ids, size)
         for column in np.split(token_ids, token_ids.shape[1], axis=1):
             part, state = self._rows(column, state)
             found.append(part)

@@ -16,6 +16,7 @@ from keras import ops
 from memlm_keras.arguments import Configured
 from memlm_keras.arguments import deserialize
 from memlm_keras.arguments import require_instance
+from memlm_keras.arguments import require_number
 from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.embeddings import Embedding
@@ -27,7 +28,6 @@ from memlm_keras.masking import take_steps
 from memlm_keras.smoothing.statistics import SCHEMES
 from memlm_keras.smoothing.statistics import AliasTable
 from memlm_keras.smoothing.statistics import replacement
-from memlm_keras.smoothing.statistics import require_gamma
 
 VARIATIONAL_SCHEMES = SCHEMES[1:]
 PREDICTIONS = ("mean", "mode")
@@ -155,9 +155,8 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
         require_one_of("scheme", scheme, VARIATIONAL_SCHEMES)
         require_one_of("prediction", prediction, PREDICTIONS)
         require_one_of("other_words", other_words, OTHER_WORDS)
-        require_gamma(rate)
-        if not l2 >= 0:
-            raise ValueError(f"`l2` must be at least 0. Received: l2={l2!r}")
+        require_number("rate", rate, at_least=0, at_most=1)
+        require_number("l2", l2, at_least=0)
         if vocabulary_size is not None:
             require_positive_integer("vocabulary_size", vocabulary_size)
         self.scheme = scheme

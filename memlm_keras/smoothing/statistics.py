@@ -7,6 +7,7 @@ import numpy as np
 
 from memlm_keras.arguments import require_instance
 from memlm_keras.arguments import require_integers
+from memlm_keras.arguments import require_number
 from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 
@@ -148,7 +149,7 @@ def replacement(scheme, rate, statistics, blank_id=None):
     the probability that k replaces it, in float64 (Xie et al., 2017, Table 1).
     """
     require_one_of("scheme", scheme, SCHEMES)
-    require_gamma(rate)
+    require_number("rate", rate, at_least=0, at_most=1)
     require_instance(
         "statistics",
         statistics,
@@ -177,13 +178,6 @@ def replacement(scheme, rate, statistics, blank_id=None):
     else:
         proposal = statistics.unigram
     return rates, proposal
-
-
-def require_gamma(rate):
-    if not 0 <= rate <= 1:
-        raise ValueError(
-            f"`rate` must be at least 0 and at most 1. Received: rate={rate!r}"
-        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from memlm_keras import files
+from memlm_keras.arguments import require_number
 from memlm_keras.arguments import require_positive_integer
 
 
@@ -147,10 +148,8 @@ class CSVLogger(keras.callbacks.CSVLogger):
 
     def _write(self):
         names = dict.fromkeys(name for row in self.rows for name in row)
-        files.write_csv(
-            self.filename,
-            [{n: row.get(n, math.nan) for n in names} for row in self.rows],
-        )
+        rows = [[row.get(n, math.nan) for n in names] for row in self.rows]
+        files.write_csv(self.filename, names, rows)
 
 
 class TimeEstimate(keras.callbacks.Callback):
@@ -224,7 +223,7 @@ class HalveOnDrop(keras.callbacks.Callback):
     def __init__(self, monitor="val_accuracy", epochs=1, factor=0.5):
         super().__init__()
         require_positive_integer("epochs", epochs)
-        _require_factor(factor)
+        require_number("factor", factor, above=0, below=1)
         self.monitor = monitor
         self.epochs = epochs
         self.factor = factor
@@ -403,16 +402,9 @@ def halve_after(epochs, factor=0.5):
     >>> scheduler = keras.callbacks.LearningRateScheduler(halve_after(4))
     """
     require_positive_integer("epochs", epochs, 0)
-    _require_factor(factor)
+    require_number("factor", factor, above=0, below=1)
 
     def schedule(epoch, learning_rate):
         return learning_rate * factor if epoch >= epochs else learning_rate
 
     return schedule
-
-
-def _require_factor(factor):
-    if not 0 < factor < 1:
-        raise ValueError(
-            f"`factor` must lie between 0 and 1. Received: factor={factor}"
-        )

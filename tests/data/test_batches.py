@@ -157,7 +157,7 @@ def test_wrong_arguments_are_named(arguments, message):
 
 def test_wrong_places_are_named():
     batches = Batches(np.arange(9), batch_size=1, segment_length=3)
-    with pytest.raises(ValueError, match="`epoch` must be 0 or more"):
+    with pytest.raises(ValueError, match="`epoch` must be .*at least 0"):
         batches.start_at(-1, 0)
     with pytest.raises(ValueError, match=r"`batch` must be from 0 to 2"):
         batches.start_at(0, 3)

@@ -36,7 +36,7 @@ def test_build_limits():
     assert frequent.tokens[2:] == ("the", "cat", "dog", "ran")
     with pytest.raises(ValueError, match="`size` must be at least 2.*size=1"):
         Vocabulary.build(LINES, size=1)
-    with pytest.raises(ValueError, match="`minimum_count` must be at least 1"):
+    with pytest.raises(ValueError, match="`minimum_count` must be an integer"):
         Vocabulary.build(LINES, minimum_count=0)
 
 

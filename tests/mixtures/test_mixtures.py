@@ -300,7 +300,7 @@ def test_every_argument_survives_its_configuration(kind, arguments):
     "arguments, message",
     [
         ({"size": 0}, "`size` must be an integer of at least 1"),
-        ({"theta": -0.1}, "`theta` must not be negative. Received: theta=-0.1"),
+        ({"theta": -0.1}, "`theta` must be at least 0. Received: theta=-0.1"),
         ({"weight": 1.0}, "`weight` must be at least 0 and less than 1"),
     ],
 )

@@ -123,7 +123,7 @@ TIED = """
             *("daniluk2017/lstm", {"scale": 2, "units": 3, "embedding_dim": 4}),
             "`scale` contradicts `units` and `embedding_dim`",
         ),
-        ("daniluk2017/lstm", {"scale": 0}, "`scale` must be positive.*scale=0"),
+        ("daniluk2017/lstm", {"scale": 0}, "`scale` must be above 0.*scale=0"),
         ("daniluk2017/lstm", {"initial_range": 0}, "initial_range=0"),
         ("daniluk2017/lstm", {"embedding_range": 0.1}, "embedding_range=0.1"),
         *(

@@ -190,7 +190,7 @@ def test_nothing_to_halve_by(model, batches):
         fit(model, batches, HalveOnDrop())
     with pytest.raises(ValueError, match="`epochs` must be .*at least 1"):
         HalveOnDrop(epochs=0)
-    with pytest.raises(ValueError, match="`factor` must lie between"):
+    with pytest.raises(ValueError, match="`factor` must be above 0"):
         HalveOnDrop(factor=1.0)
 
 

@@ -63,18 +63,14 @@ def markdown_table(columns, rows):
     return lines
 
 
-def write_lines(path, lines):
-    with files.atomic_path(path) as temporary:
-        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
 # === Tables of the papers ===
 
 
 def write_table(table, runs, command, pictures=()):
     """Writes `table.csv` and `table.md` for a `TableRuns` and its runs."""
     rows = [_record_and_cells(table, row, runs) for row in table.rows]
-    files.write_csv(table.folder / "table.csv", [record for record, _ in rows])
+    records = [record.values() for record, _ in rows]
+    files.write_csv(table.folder / "table.csv", rows[0][0], records)
     cells = [list(texts.values()) for _, texts in rows]
     lines = [
         f"# {table.title}",
@@ -97,7 +93,7 @@ def write_table(table, runs, command, pictures=()):
         if run.failed
     ]
     lines += [f"\n![{name}]({name})" for name in pictures]
-    write_lines(table.folder / "table.md", lines)
+    files.write_text(table.folder / "table.md", "\n".join([*lines, ""]))
 
 
 _DEVIATION = " ± "

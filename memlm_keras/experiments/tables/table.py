@@ -254,7 +254,8 @@ class TableRuns:
             if measure.name in means:
                 points.setdefault(preset_of(row), []).append((row, means))
         better = report.better(measure.path[-1])
-        records = []
+        names = [m.name for m in self.columns]
+        rows = []
         for found in points.values():
             row, means = better(found, key=lambda each: each[1][measure.name])
             numbers = ", ".join(
@@ -263,10 +264,10 @@ class TableRuns:
                 if m.name in means
             )
             print(f"Chosen: {row.label}: {numbers}")
-            record = {m.name: means.get(m.name, "") for m in self.columns}
-            chosen_by = {f"chosen by {measure.name}": means[measure.name]}
-            records.append({"row": row.label, **chosen_by, **record})
-        files.write_csv(self.folder / "best.csv", records)
+            others = (means.get(name, "") for name in names)
+            rows.append([row.label, means[measure.name], *others])
+        header = ["row", f"chosen by {measure.name}", *names]
+        files.write_csv(self.folder / "best.csv", header, rows)
 
     # === Pictures of finished runs: methods return lists of file names ===
 
