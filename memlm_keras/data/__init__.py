@@ -21,8 +21,8 @@ from memlm_keras.data.sentence_completion import completion_questions
 from memlm_keras.data.sentence_completion import prepare_novels
 from memlm_keras.data.subwords import SubwordVocabulary
 from memlm_keras.data.text_store import Split
-from memlm_keras.data.tokenizer import Tokenizer
 from memlm_keras.data.treebanks import load_conllu
+from memlm_keras.data.vocabulary import Tokenizer
 from memlm_keras.data.vocabulary import Vocabulary
 
 # Batches are Keras datasets, and importing Keras takes seconds: these modules

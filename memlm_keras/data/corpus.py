@@ -20,7 +20,7 @@ from memlm_keras.data.text_store import stored
 from memlm_keras.data.text_store import stored_document_lengths
 from memlm_keras.data.text_store import stored_split
 from memlm_keras.data.text_store import unmarked
-from memlm_keras.data.tokenizer import Tokenizer
+from memlm_keras.data.vocabulary import Tokenizer
 from memlm_keras.data.vocabulary import Vocabulary
 
 SPLITS = ("train", "validation", "test")

@@ -9,8 +9,8 @@ import warnings
 from memlm_keras.data.cloze import BLANK
 from memlm_keras.data.cloze import ClozeQuestion
 from memlm_keras.data.tables import naming
+from memlm_keras.data.text_store import load_syntok
 from memlm_keras.data.text_store import read_lines
-from memlm_keras.data.tokenizer import load_syntok
 from memlm_keras.files import atomic_path
 
 _LETTERS = "abcde"

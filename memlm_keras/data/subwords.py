@@ -11,7 +11,7 @@ from memlm_keras import files
 from memlm_keras.arguments import require_one_of
 from memlm_keras.data.tables import naming
 from memlm_keras.data.text_store import read_lines
-from memlm_keras.data.tokenizer import WHITE_SPACE
+from memlm_keras.data.vocabulary import WHITE_SPACE
 from memlm_keras.data.vocabulary import Vocabulary
 from memlm_keras.data.vocabulary import checked_tokens
 from memlm_keras.data.vocabulary import tokens_of

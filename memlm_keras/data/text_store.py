@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import functools
 import hashlib
+import importlib.metadata
 import itertools
 import json
 import pathlib
@@ -14,9 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from memlm_keras.data.tokenizer import split_sentences
-from memlm_keras.data.tokenizer import splitter_version
 from memlm_keras.files import atomic_path
+from memlm_keras.files import import_package
 from memlm_keras.files import read_json
 from memlm_keras.files import reading
 
@@ -340,6 +340,44 @@ def _list_files(path):
             f"The folder {path} holds no .txt file. Expected one per document."
         )
     return files
+
+
+# === Sentences by syntok ===
+
+
+def load_syntok(module):
+    """Imports a module of syntok; the error says how to install it."""
+    return import_package(
+        f"syntok.{module}",
+        "Splitting into sentences, or questions without `tokenize=None`,",
+        "syntok",
+    )
+
+
+def split_sentences(tokens):
+    """Yields the sentences in a list of tokens; full stops must be separate
+    tokens, except in abbreviations."""
+    segment = load_syntok("segmenter").segment
+    token_of = load_syntok("tokenizer").Token
+    seen, offset, quoting = [], 0, False
+    for token in tokens:
+        quotes = token == '"'
+        # For syntok, a quotation mark after a space opens a quotation.
+        space = "" if quotes and quoting else " "
+        quoting ^= quotes
+        value = "," if token == ";" else token
+        seen.append(token_of(space, value, offset))
+        offset += len(token) + 1
+    begin = 0
+    for sentence in segment(iter(seen)):
+        yield tokens[begin : begin + len(sentence)]
+        begin += len(sentence)
+
+
+def splitter_version():
+    """Returns the name and version of the package that splits sentences."""
+    load_syntok("segmenter")
+    return f"syntok {importlib.metadata.version('syntok')}"
 
 
 # === Encoded text on disk ===

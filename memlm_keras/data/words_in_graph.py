@@ -7,9 +7,9 @@ import tensorflow as tf
 from memlm_keras.data.subwords import WORD_START
 from memlm_keras.data.subwords import LongestMatchTokenizer
 from memlm_keras.data.subwords import SentencePieceTokenizer
-from memlm_keras.data.tokenizer import NUMBER_PATTERN
-from memlm_keras.data.tokenizer import WHITE_SPACE
-from memlm_keras.data.tokenizer import lower_case
+from memlm_keras.data.vocabulary import NUMBER_PATTERN
+from memlm_keras.data.vocabulary import WHITE_SPACE
+from memlm_keras.data.vocabulary import lower_case
 
 
 class Words:

@@ -19,8 +19,8 @@ from memlm_keras.data.corpus import stored_vocabulary
 from memlm_keras.data.text_store import EnteredText
 from memlm_keras.data.text_store import TextSource
 from memlm_keras.data.text_store import read_lines
+from memlm_keras.data.text_store import split_sentences
 from memlm_keras.data.text_store import unmarked
-from memlm_keras.data.tokenizer import split_sentences
 
 
 @pytest.mark.parametrize(

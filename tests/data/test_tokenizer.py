@@ -12,7 +12,7 @@ from hypothesis import strategies
 
 from memlm_keras.data import Tokenizer
 from memlm_keras.data import Vocabulary
-from memlm_keras.data import tokenizer as module
+from memlm_keras.data import vocabulary as module
 
 tf = pytest.importorskip("tensorflow")
 

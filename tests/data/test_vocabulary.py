@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from memlm_keras.data import Tokenizer
 from memlm_keras.data import Vocabulary
-from memlm_keras.data.tokenizer import NUMBER_PATTERN
+from memlm_keras.data.vocabulary import NUMBER_PATTERN
 
 LINES = ["the cat saw the dog", "the dog ran", "a cat ran"]
 

@@ -11,7 +11,7 @@ from told import ROOT
 from told import python
 
 import memlm_keras as memlm
-from memlm_keras.data import tokenizer
+from memlm_keras.data import vocabulary
 from memlm_keras.serving.exported import ServedModel
 
 # Python runs it first: it hides packages, and tells at the end which of the
@@ -158,7 +158,7 @@ def test_a_folder_of_transformers_needs_no_tensorflow(alone, folder):
 @pytest.mark.parametrize(
     "absent, package, use",
     [
-        ("tensorflow", "tensorflow", tokenizer.script_classes.__wrapped__),
+        ("tensorflow", "tensorflow", vocabulary.script_classes.__wrapped__),
         ("tensorflow", "tensorflow", lambda: ServedModel(pathlib.Path("1"))),
         ("tensorflow", "tensorflow", lambda: memlm.serving.check_path("new/1")),
         (

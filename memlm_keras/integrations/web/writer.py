@@ -17,7 +17,7 @@ import keras
 import numpy as np
 
 from memlm_keras import trained
-from memlm_keras.data import tokenizer as tables
+from memlm_keras.data import vocabulary as tables
 from memlm_keras.data.subwords import LongestMatchTokenizer
 from memlm_keras.data.subwords import SentencePieceTokenizer
 from memlm_keras.integrations.web import PACKED
