@@ -28,11 +28,11 @@ from memlm_keras.models.streaming import StreamingModel
 from memlm_keras.models.streaming import concatenate_batches
 from memlm_keras.models.streaming import read_batches
 from memlm_keras.training import distribution
-from memlm_keras.training.losses import Nats
-from memlm_keras.training.losses import Perplexity
-from memlm_keras.training.losses import TokenCrossEntropy
-from memlm_keras.training.losses import TokenLoss
-from memlm_keras.training.losses import weights_of_tokens
+from memlm_keras.training.compiling import Nats
+from memlm_keras.training.compiling import Perplexity
+from memlm_keras.training.compiling import TokenCrossEntropy
+from memlm_keras.training.compiling import TokenLoss
+from memlm_keras.training.compiling import weights_of_tokens
 
 # Dtypes of inputs that are not int32.
 _DTYPES = {"reset": "bool", "sample_weight": "float32"}

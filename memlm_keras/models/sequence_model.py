@@ -20,7 +20,7 @@ from memlm_keras.keras_private import in_symbolic_scope
 from memlm_keras.models.backbone import reset_rows
 from memlm_keras.models.layers import computes_in
 from memlm_keras.training import distribution
-from memlm_keras.training.losses import Nats
+from memlm_keras.training.compiling import Nats
 
 # Number of training steps on PyTorch before a step is traced.
 _UNRECORDED_STEPS = 50

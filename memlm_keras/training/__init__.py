@@ -6,13 +6,13 @@ from memlm_keras.training.callbacks import StopOnNaN
 from memlm_keras.training.callbacks import Throughput
 from memlm_keras.training.callbacks import halve_after
 from memlm_keras.training.checkpoint import Checkpoint
+from memlm_keras.training.compiling import FusedAdam
+from memlm_keras.training.compiling import Nats
+from memlm_keras.training.compiling import Perplexity
+from memlm_keras.training.compiling import SentenceCrossEntropy
+from memlm_keras.training.compiling import TokenCrossEntropy
+from memlm_keras.training.compiling import TokenLoss
 from memlm_keras.training.distribution import data_parallel
-from memlm_keras.training.losses import Nats
-from memlm_keras.training.losses import Perplexity
-from memlm_keras.training.losses import SentenceCrossEntropy
-from memlm_keras.training.losses import TokenCrossEntropy
-from memlm_keras.training.losses import TokenLoss
-from memlm_keras.training.optimizers import FusedAdam
 
 __all__ = [
     "Checkpoint",
