@@ -1,13 +1,22 @@
-"""Ends a child process when its parent ends, even if the parent is killed."""
+"""Child processes, which end with their parent, even if it is killed."""
 
 import os
 import signal
+import sys
 import threading
 import time
 
 # Environment variable with the process id of a child's parent.
 PARENT = "MEMLM_KERAS_PARENT"
 _SECONDS = 1.0
+
+
+def environment(**variables):
+    """Returns the environment of a child that can import whatever this process
+    can."""
+    paths = os.pathsep.join(map(os.path.abspath, sys.path))
+    parent = {"PYTHONPATH": paths, PARENT: str(os.getpid())}
+    return {**os.environ, **parent, **variables}
 
 
 def end_with_parent(parent=None):

@@ -12,6 +12,7 @@ import re
 import numpy as np
 
 from memlm_keras import files
+from memlm_keras.arguments import require_instance
 from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.data.text_store import read_text
@@ -489,11 +490,8 @@ def tokens_of(text_or_tokens, tokenizer):
 def _checked_tokenizer(tokenizer, specials):
     if tokenizer is None:
         return Tokenizer()
-    if not isinstance(tokenizer, Tokenizer):
-        raise ValueError(
-            "`tokenizer` must be a `memlm_keras.data.Tokenizer`. Received: "
-            f"tokenizer={tokenizer!r}"
-        )
+    what = "a `memlm_keras.data.Tokenizer`"
+    require_instance("tokenizer", tokenizer, Tokenizer, what)
     if tokenizer.normalize(specials) != list(specials):
         raise ValueError(
             "`tokenizer` must not change the special tokens. Received: "

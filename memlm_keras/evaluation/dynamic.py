@@ -8,6 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from memlm_keras.arguments import require_instance
 from memlm_keras.arguments import require_number
 from memlm_keras.arguments import require_streaming
 from memlm_keras.data import Batches
@@ -354,11 +355,8 @@ def choose_dynamic(
 
 def _require_model(lm):
     """Raises `ValueError` unless `lm` is a single causal language model."""
-    if not isinstance(lm, LanguageModel):
-        raise ValueError(
-            "`lm` must be a single `memlm_keras.LanguageModel`. Received: "
-            f"{lm!r}"
-        )
+    what = "a single `memlm_keras.LanguageModel`"
+    require_instance("lm", lm, LanguageModel, what)
     require_streaming("Dynamic evaluation", lm)
 
 

@@ -353,10 +353,8 @@ class BackoffModel(Scorer):
             yield table, below, contexts, ngrams
 
     def log_probabilities(self, contexts):
-        """Computes the natural-log probability of every word after contexts.
-
-        See `Scorer.log_probabilities`. No end-of-sentence token is assumed
-        before a context: `[[]]` gives unigram probabilities.
+        """Implements `Scorer.log_probabilities`; `[[]]` gives unigrams, since
+        no end-of-sentence token is assumed before a context.
 
         Example:
 

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -450,17 +449,11 @@ def _write_in_other_process(model, vocabulary, options, path, format):
                 str(path.absolute()),
                 format,
             ],
-            env={
-                **os.environ,
-                "KERAS_BACKEND": backend,
-                "CUDA_VISIBLE_DEVICES": "-1",
-                "TF_CPP_MIN_LOG_LEVEL": "2",
-                children.PARENT: str(os.getpid()),
-                # The process can import whatever this one can.
-                "PYTHONPATH": os.pathsep.join(
-                    os.path.abspath(entry) for entry in sys.path
-                ),
-            },
+            env=children.environment(
+                KERAS_BACKEND=backend,
+                CUDA_VISIBLE_DEVICES="-1",
+                TF_CPP_MIN_LOG_LEVEL="2",
+            ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

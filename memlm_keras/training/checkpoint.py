@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from memlm_keras import files
+from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.training import distribution
 
@@ -77,11 +78,8 @@ class Checkpoint(keras.callbacks.Callback):
         super().__init__()
         if frequency is not None:
             require_positive_integer("frequency", frequency)
-        if learning_rate not in (None, "checkpoint", "model"):
-            raise ValueError(
-                "`learning_rate` must be 'checkpoint', 'model' or None. "
-                f"Received: learning_rate={learning_rate!r}"
-            )
+        choices = ("checkpoint", "model", None)
+        require_one_of("learning_rate", learning_rate, choices)
         self.path = pathlib.Path(path)
         self.batches = batches
         self.callbacks = list(callbacks)

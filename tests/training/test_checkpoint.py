@@ -366,7 +366,7 @@ def test_another_learning_rate_is_refused_or_chosen(tmp_path):
     assert train(6, 0.3, "checkpoint") == pytest.approx(0.0125)
     assert train(7, 0.8, "model") == pytest.approx(0.4)
     assert train(8, 0.8) == pytest.approx(0.2)
-    with pytest.raises(ValueError, match="'checkpoint', 'model' or None.*'it'"):
+    with pytest.raises(ValueError, match="'checkpoint', 'model', None.*'it'"):
         train(9, 0.8, "it")
 
 

@@ -6,7 +6,6 @@ import datetime
 import math
 import multiprocessing
 import os
-import pathlib
 import shlex
 import subprocess
 import sys
@@ -21,7 +20,6 @@ from memlm_keras.experiments.process import import_keras
 from memlm_keras.experiments.process import matmul_precision
 from memlm_keras.experiments.run_folder import RunFolder
 
-_PACKAGE = pathlib.Path(__file__).parents[3]
 _LINES_OF_A_FAILURE = 8
 
 
@@ -146,17 +144,14 @@ def train_in_process(folder, recipe, running, stop):
     log = folder / "log.txt"
     command = [sys.executable, "-m", "memlm_keras"]
     command += _arguments(folder, recipe, running)
-    paths = filter(None, [str(_PACKAGE), os.environ.get("PYTHONPATH")])
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(paths),
-        children.PARENT: str(os.getpid()),
-    }
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with open(log, "a", encoding="utf-8") as file:
             process = subprocess.Popen(
-                command, stdout=file, stderr=subprocess.STDOUT, env=environment
+                command,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=children.environment(),
             )
             try:
                 while process.poll() is None and not stop():
