@@ -65,9 +65,9 @@ def require_instance(name, value, cls, what):
 def require_integers(
     name, values, ndim=1, vocabulary_size=None, minimum_size=1
 ):
-    """Returns `values` as an array, without copying a memory map; raises
-    `ValueError` unless they are integers."""
-    values = np.asanyarray(values)
+    """Returns `values`, which may be a `Split`, as an array, without copying a
+    memory map; raises `ValueError` unless they are integers."""
+    values = np.asanyarray(getattr(values, "tokens", values))
     if not values.size and not minimum_size:
         # NumPy converts an empty list to an array of floats.
         values = values.astype("int32")

@@ -4,7 +4,6 @@ import keras
 import numpy as np
 
 from memlm_keras.analysis import pictures
-from memlm_keras.arguments import require_integers
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_streaming
 from memlm_keras.data.batches import Batches
@@ -133,11 +132,6 @@ def _label_positions(axes, memory):
     axes.set_xlabel("memory position (-1 is the most recent)")
 
 
-def token_ids(name, text):
-    """Checks the token ids in a `memlm_keras.data.Split` or an array."""
-    return require_integers(name, getattr(text, "tokens", text))
-
-
 def slot_distances(model, memory):
     """Returns the distance in words from each slot's token to the predicted
     token, `(memory,)`; adjacent words have distance 1."""
@@ -153,20 +147,20 @@ def sentence_attention(
     weights `(n, memory)` for sentences that begin at offsets `starts`."""
     require_positive_integer("batch_size", batch_size)
     require_streaming("Attention by words back", model)
-    layout = {
-        "batch_size": min(batch_size, len(starts)),
-        "segment_length": _SEGMENT_LENGTH,
-        "document_starts": starts,
-        "end_of_sentence_id": end_of_sentence_id,
-    }
-    batches = Batches(tokens, **layout)
-    # The same batches of offsets instead of token ids give each token's offset.
-    offsets = Batches(np.arange(len(tokens), dtype="int32"), **layout)
+    batches = Batches(
+        tokens,
+        batch_size=min(batch_size, len(starts)),
+        segment_length=_SEGMENT_LENGTH,
+        document_starts=starts,
+        end_of_sentence_id=end_of_sentence_id,
+    )
     progress = keras.utils.Progbar(
         len(tokens), verbose=verbose, unit_name="token"
     )
     attention = model.attention_batches(batches)
-    for (_, positions, _), (weights, sample_weight) in zip(offsets, attention):
+    for (_, positions, _), (weights, sample_weight) in zip(
+        batches.of_offsets(), attention
+    ):
         counts = sample_weight > 0
         yield positions[counts], weights[counts]
         progress.add(int(counts.sum()))

@@ -10,7 +10,6 @@ from memlm_keras import files
 from memlm_keras.analysis import pictures
 from memlm_keras.analysis.attention import sentence_attention
 from memlm_keras.analysis.attention import slot_distances
-from memlm_keras.analysis.attention import token_ids
 from memlm_keras.arguments import require_integers
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_vocabulary
@@ -76,7 +75,7 @@ def attention_columns(
     """
     vocabulary = require_vocabulary(model, vocabulary)
     require_positive_integer("samples", samples)
-    tokens = token_ids("text", text)
+    tokens = require_integers("text", text)
     end = vocabulary.end_of_sentence_id
     starts = sentence_starts(tokens, end)
     words = np.flatnonzero(tokens != end)
@@ -545,7 +544,7 @@ def distant_pairs(
     """
     vocabulary = require_vocabulary(model, vocabulary)
     require_positive_integer("minimum_distance", minimum_distance)
-    tokens = token_ids("text", text)
+    tokens = require_integers("text", text)
     end = vocabulary.end_of_sentence_id
     starts = sentence_starts(tokens, end)
     pairs = []
@@ -574,7 +573,7 @@ def distant_pairs(
     counted = np.arange(minimum_distance, distances[0] + 1)
     counts = cooccurrence_counts(
         entries[:, 1:],
-        token_ids("training_text", training_text),
+        require_integers("training_text", training_text),
         counted,
         len(vocabulary),
         end,

@@ -1,11 +1,13 @@
 """Batches of streams, documents and whole sentences."""
 
+import copy
 import functools
 import heapq
 import zlib
 
 import keras
 import numpy as np
+from keras import ops
 
 from memlm_keras.arguments import require_integers
 from memlm_keras.arguments import require_positive_integer
@@ -121,6 +123,12 @@ class TokenBatches(EpochBatches):
             sum_ = checksum(chunk, sum_)
         return largest, sum_
 
+    def of_offsets(self):
+        """Returns the same batches, of the tokens' offsets instead of ids."""
+        offsets = copy.copy(self)
+        offsets.tokens = np.arange(self.num_tokens)
+        return offsets
+
     def _rows(self, begins, ends, time, reset, blind):
         """Returns a batch with the span `begins[i]` to `ends[i]` in row `i`;
         where `blind` is true, the first input is the end-of-sentence token."""
@@ -136,6 +144,24 @@ class TokenBatches(EpochBatches):
         token_ids[outside] = targets[outside] = self.end_of_sentence_id
         inputs = {"token_ids": token_ids, "reset": reset}
         return inputs, targets, (~outside).astype(np.float32)
+
+
+def concatenate_batches(results):
+    """Concatenates pairs of arrays `(batch, time)` to a pair of arrays with all
+    rows, padded with zeros."""
+    pairs = [map(ops.convert_to_numpy, pair) for pair in results]
+    joined = []
+    for arrays in zip(*pairs):
+        longest = max(array.shape[1] for array in arrays)
+        joined.append(
+            np.concatenate(
+                [
+                    np.pad(array, [(0, 0), (0, longest - array.shape[1])])
+                    for array in arrays
+                ]
+            )
+        )
+    return tuple(joined)
 
 
 def checksum(integers, start=0):

@@ -12,12 +12,12 @@ from memlm_keras.arguments import require_instance
 from memlm_keras.arguments import require_number
 from memlm_keras.arguments import require_streaming
 from memlm_keras.data import Batches
+from memlm_keras.data.batches import concatenate_batches
 from memlm_keras.evaluation.perplexity import lowest
 from memlm_keras.evaluation.perplexity import require_beginning
 from memlm_keras.gradients import value_and_gradients
 from memlm_keras.models.backbone import compile_inference
 from memlm_keras.models.language_model import LanguageModel
-from memlm_keras.models.streaming import concatenate_batches
 from memlm_keras.models.streaming import read_batches
 from memlm_keras.models.surprisal import measures_of_logits
 

@@ -1,6 +1,5 @@
 """Computes the perplexity of texts and the losses of sentences."""
 
-import copy
 import dataclasses
 import math
 
@@ -9,7 +8,7 @@ import numpy as np
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_streaming
 from memlm_keras.data import sentence_starts
-from memlm_keras.models.streaming import concatenate_batches
+from memlm_keras.data.batches import concatenate_batches
 
 OTHER_PROTOCOLS = ("salton2017",)
 
@@ -225,10 +224,8 @@ def token_losses(model, batches, verbose=0):
     require_method("score_batches", model)
     require_beginning(batches)
     scores, weights = model.score_batches(batches, verbose=verbose)
-    # Batches of offsets instead of token ids give each target's offset.
-    numbered = copy.copy(batches)
-    numbered.tokens = np.arange(batches.num_tokens)
-    (places,) = concatenate_batches((targets,) for _, targets, _ in numbered)
+    offsets = batches.of_offsets()
+    (places,) = concatenate_batches((targets,) for _, targets, _ in offsets)
     places = places[weights > 0]
     counts = np.bincount(places, minlength=batches.num_tokens)
     if np.any(counts != 1):

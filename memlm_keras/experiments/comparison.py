@@ -28,7 +28,7 @@ def compare(experiment, model, asked, verbose, before):
     model predicts much better, and generated lines, as a dict."""
     import numpy as np
 
-    from memlm_keras.models.streaming import concatenate_batches
+    from memlm_keras.data.batches import concatenate_batches
     from memlm_keras.ngrams.mixture import mixed
     from memlm_keras.ngrams.mixture import mixture_weights
 

@@ -13,6 +13,7 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.arguments import serialize
+from memlm_keras.data.batches import concatenate_batches
 from memlm_keras.heads import TiedProjection
 from memlm_keras.models import layers
 from memlm_keras.models import torch_checkpoint
@@ -25,7 +26,6 @@ from memlm_keras.models.sequence_model import SequenceModel
 from memlm_keras.models.sequence_model import carried_rows
 from memlm_keras.models.sequence_model import warn_of_short_segments
 from memlm_keras.models.streaming import StreamingModel
-from memlm_keras.models.streaming import concatenate_batches
 from memlm_keras.models.streaming import read_batches
 from memlm_keras.training import distribution
 from memlm_keras.training.compiling import Nats

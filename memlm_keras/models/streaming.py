@@ -12,6 +12,7 @@ from memlm_keras.arguments import require_state
 from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.data import Batches
+from memlm_keras.data.batches import concatenate_batches
 from memlm_keras.models import generation
 from memlm_keras.models import quantization
 from memlm_keras.models import surprisal
@@ -458,20 +459,16 @@ class StreamingModel(keras.Model):
         steps = affordable_steps(4 * rows, self.vocabulary_size)
         steps = min(steps, _STEPS) if rows > 1 else steps
         longest = np.diff(starts, append=len(tokens)).max()
-        layout = {
-            "batch_size": rows,
-            "segment_length": segment_length
-            or min(steps, _power_of_two(longest)),
-            "document_starts": starts,
-            "end_of_sentence_id": end_of_sentence_id,
-        }
-
-        # Batches of token offsets in the same layout locate each target.
-        places = Batches(np.arange(len(tokens)), **layout)
-        batches = Batches(tokens, **layout)
+        batches = Batches(
+            tokens,
+            batch_size=rows,
+            segment_length=segment_length or min(steps, _power_of_two(longest)),
+            document_starts=starts,
+            end_of_sentence_id=end_of_sentence_id,
+        )
         measured = np.zeros((len(tokens), 3))
         for (part, weight), (_, place, _) in zip(
-            read_batches(self, self._measure, batches), places
+            read_batches(self, self._measure, batches), batches.of_offsets()
         ):
             counted = weight > 0
             measured[place[counted]] = ops.convert_to_numpy(part)[counted]
@@ -553,24 +550,6 @@ def read_batches(
         result, state = function(*arguments[: 4 if weighted else 3])
         progress.add(1)
         yield result, sample_weight
-
-
-def concatenate_batches(results):
-    """Concatenates pairs of arrays `(batch, time)` to a pair of arrays with all
-    rows, padded with zeros."""
-    pairs = [map(ops.convert_to_numpy, pair) for pair in results]
-    joined = []
-    for arrays in zip(*pairs):
-        longest = max(array.shape[1] for array in arrays)
-        joined.append(
-            np.concatenate(
-                [
-                    np.pad(array, [(0, 0), (0, longest - array.shape[1])])
-                    for array in arrays
-                ]
-            )
-        )
-    return tuple(joined)
 
 
 # === Pieces of a text ===

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 from memlm_keras.arguments import require_integers
+from memlm_keras.data.batches import concatenate_batches
 from memlm_keras.data.text_store import Split
 from memlm_keras.evaluation.perplexity import Perplexity
 from memlm_keras.files import atomic_path
@@ -68,8 +69,7 @@ def words_of(tables, order, vocabulary_size):
 
 def token_ids(text, vocabulary_size, name="text", ndim=1):
     """Checks the token ids in a `Split` or array, which may be empty."""
-    tokens = getattr(text, "tokens", text)
-    return require_integers(name, tokens, ndim, vocabulary_size, minimum_size=0)
+    return require_integers(name, text, ndim, vocabulary_size, minimum_size=0)
 
 
 # === Scores ===
@@ -191,17 +191,10 @@ class Scorer(abc.ABC):
                 f"end_of_sentence_id={batches.end_of_sentence_id}"
             )
         inputs, targets, weights = zip(*batches)
+        targets, weights = concatenate_batches(zip(targets, weights))
         # (batches, rows, time): a row continues in the next batch.
-        time = max(array.shape[1] for array in targets)
-        targets, weights = (
-            np.stack(
-                [
-                    np.pad(array, [(0, 0), (0, time - array.shape[1])])
-                    for array in arrays
-                ]
-            )
-            for arrays in (targets, weights)
-        )
+        shape = (len(inputs), -1, targets.shape[1])
+        targets, weights = targets.reshape(shape), weights.reshape(shape)
         first = np.stack([arrays["token_ids"][:, 0] for arrays in inputs])
         reset = np.stack([arrays["reset"] for arrays in inputs])
         documents = batches.has_documents and batches.context_of == "document"
@@ -224,6 +217,7 @@ class Scorer(abc.ABC):
                     context.size :
                 ]
                 progress.add(tokens.size)
+        time = targets.shape[-1]
         return scores.reshape(-1, time), weights.reshape(-1, time)
 
     def perplexity(self, text, verbose=1):
