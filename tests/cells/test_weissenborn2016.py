@@ -125,13 +125,13 @@ def run_reference(kind, cell, inputs, states, weights=None):
 
 def unflatten(memory, h):
     return [
-        reference.to_complex(copy)
+        reference.complex_of(copy)
         for copy in np.split(memory, len(memory) // h)
     ]
 
 
 def flatten(memory):
-    return np.concatenate([reference.to_real(copy) for copy in memory])
+    return np.concatenate([reference.reals(copy) for copy in memory])
 
 
 def random_arrays(random, cell, batch_size, time, input_dim=3):
@@ -187,21 +187,6 @@ def test_gradients_equal_finite_differences(kind, source_key, key, gradients):
         return run_reference(kind, cell, inputs, states, weights)[0]
 
     assert_cell_gradients(gradients, cell, inputs, states, expected)
-
-
-def test_an_empty_source_changes_nothing(random):
-    dual, single = make("gru", "shared"), make("gru", None)
-    named = {w.path.rpartition("/")[2]: w for w in dual.weights}
-    for weight in single.weights:
-        weight.assign(named[weight.path.rpartition("/")[2]])
-    inputs, states = random_arrays(random, single, 2, 5)
-    empty = np.zeros_like(states[1])
-    assert_close(
-        ProjectedRNN(dual)(inputs, initial_state=[*states, empty]),
-        ProjectedRNN(single)(inputs, initial_state=states),
-        rtol=1e-5,
-        atol=1e-6,
-    )
 
 
 @pytest.mark.backend("torch")

@@ -6,6 +6,7 @@ Lists of all earlier states, one sequence, column vectors; Equations 4 to 14.
 import numpy as np
 
 from references.daniluk2017 import sigmoid
+from references.daniluk2017 import softmax
 
 
 def attend(pairs, w_key, query, v):
@@ -13,10 +14,8 @@ def attend(pairs, w_key, query, v):
     if not pairs:
         return 0.0, 0.0
     scores = np.array([v @ np.tanh(w_key @ h + query) for h, _ in pairs])
-    weights = np.exp(scores - scores.max())
-    weights /= weights.sum()
     return tuple(
-        sum(w * pair[part] for w, pair in zip(weights, pairs))
+        sum(w * pair[part] for w, pair in zip(softmax(scores), pairs))
         for part in (0, 1)
     )
 

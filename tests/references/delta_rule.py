@@ -9,9 +9,7 @@ associations has the imaginary parts.
 
 import numpy as np
 
-
-def sigmoid(x):
-    return 1.0 / (1.0 + np.exp(-x))
+from references.daniluk2017 import sigmoid
 
 
 def unit(x):

@@ -3,17 +3,17 @@
 import numpy as np
 
 
-def central_differences(function, arrays, step=1e-6):
+def central_differences(function, arrays):
     """Derivatives of `function(arrays)`, a number, with regard to each array.
 
     Args:
         function: callable from a list of float64 arrays to a number.
         arrays: list of float64 arrays; as they were, afterwards.
-        step: float, half the distance of the two values compared.
 
     Returns:
         List of float64 arrays of the same shapes.
     """
+    step = 1e-6
     differences = [np.zeros_like(array) for array in arrays]
     for array, difference in zip(arrays, differences):
         for index in np.ndindex(array.shape):

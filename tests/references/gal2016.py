@@ -6,6 +6,7 @@ Masks multiply activations: a vector that is read, once for each gate.
 import numpy as np
 
 from references.daniluk2017 import sigmoid
+from references.daniluk2017 import softmax
 
 
 def probabilities_with_masks(token_ids, weights, masks):
@@ -22,7 +23,6 @@ def probabilities_with_masks(token_ids, weights, masks):
     Returns:
         float64 array `(time, V)`.
     """
-
     sizes = [len(u) for _, u, _ in weights["layers"]]
     h = [np.zeros(size) for size in sizes]
     c = [np.zeros(size) for size in sizes]
@@ -33,16 +33,13 @@ def probabilities_with_masks(token_ids, weights, masks):
             gates = []
             for gate in range(4):
                 of_gate = slice(gate * sizes[layer], (gate + 1) * sizes[layer])
-                dropped = [
-                    mask[gate % len(mask)]
-                    for mask in (
-                        masks["kernels"][layer],
-                        masks["recurrent_kernels"][layer],
-                    )
-                ]
+                of_x, of_h = (
+                    masks[name][layer][gate % len(masks[name][layer])]
+                    for name in ("kernels", "recurrent_kernels")
+                )
                 gates.append(
-                    (x * dropped[0]) @ kernel[:, of_gate]
-                    + (h[layer] * dropped[1]) @ recurrent[:, of_gate]
+                    (x * of_x) @ kernel[:, of_gate]
+                    + (h[layer] * of_h) @ recurrent[:, of_gate]
                     + bias[of_gate]
                 )
             i, f, g, o = gates
@@ -50,7 +47,5 @@ def probabilities_with_masks(token_ids, weights, masks):
             h[layer] = sigmoid(o) * np.tanh(c[layer])
             x = h[layer] * masks["inputs"][layer + 1]
         matrix, bias = weights["head"]
-        logits = x @ matrix + bias
-        exponents = np.exp(logits - logits.max())
-        probabilities.append(exponents / exponents.sum())
+        probabilities.append(softmax(x @ matrix + bias))
     return np.stack(probabilities)

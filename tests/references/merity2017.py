@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from references.daniluk2017 import softmax
+
 
 def pointer_sentinel(
     outputs, token_ids, probabilities, weights, window, history=((), ())
@@ -31,11 +33,9 @@ def pointer_sentinel(
         seen = [i for i in range(t + 1) if t - i < window]
         q = np.tanh(weights["W"] @ h[t] + weights["b"])
         z = np.array([q @ h[i] for i in seen] + [q @ weights["s"]])
-        a = np.exp(z - z.max())
-        a /= a.sum()
-        gate = a[-1]
+        a = softmax(z)
+        pointed[step] = gate = a[-1]
         mixed[step] = gate * probabilities[step]
-        pointed[step] = gate
         for i, weight in zip(seen, a):
             mixed[step, words[i]] += weight
             pointed[step, words[i]] += weight

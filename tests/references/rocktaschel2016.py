@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from references.daniluk2017 import softmax
+
 # Names of the layer's weights, in the order of the arguments.
 WEIGHTS = (
     "premise_kernel",
@@ -30,8 +32,6 @@ def word_by_word(outputs, premise, w_y, w_h, w_r, w, w_t, w_p, w_x):
                 for y in premise
             ]
         )
-        weights = np.exp(scores - scores.max())
-        weights /= weights.sum()
-        read = premise.T @ weights + np.tanh(read @ w_t)
-        rows.append(weights)
+        rows.append(softmax(scores))
+        read = premise.T @ rows[-1] + np.tanh(read @ w_t)
     return np.tanh(read @ w_p + outputs[-1] @ w_x), np.array(rows)

@@ -89,14 +89,7 @@ def read_rows(matrix, rows):
 
 
 def kneser_ney_logits(
-    matrix,
-    bias,
-    outputs,
-    targets,
-    drawn,
-    rates,
-    proposal,
-    other_words="sample",
+    matrix, bias, outputs, targets, drawn, rates, proposal, other_words="sample"
 ):
     """Logits of a step: of others, but for the target, whose row is drawn.
 
@@ -121,14 +114,9 @@ def kneser_ney_logits(
         for v in range(len(matrix)):
             vector = others[v]
             if v == targets[b, t]:
-                vector = np.array(
-                    [
-                        matrix[rows[b, t][d] if replaced[b, t][d] else v, d]
-                        if replaced.ndim == 3
-                        else matrix[rows[b, t] if replaced[b, t] else v, d]
-                        for d in range(matrix.shape[1])
-                    ]
-                )
+                # A row, or one for each element.
+                drawn_row = np.where(replaced[b, t], rows[b, t], v)
+                (vector,) = read_rows(matrix, drawn_row[None, None])[0]
             logits[b, t, v] = outputs[b, t] @ vector + bias[v]
     return logits
 

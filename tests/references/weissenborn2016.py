@@ -7,16 +7,9 @@ vector for each copy, and every matrix multiplies a column vector from the left.
 import numpy as np
 
 from references.daniluk2017 import sigmoid
+from references.delta_rule import complex_of
+from references.delta_rule import reals
 from references.delta_rule import unit
-
-
-def to_complex(vector):
-    half = len(vector) // 2
-    return vector[:half] + 1j * vector[half:]
-
-
-def to_real(vector):
-    return np.concatenate([vector.real, vector.imag])
 
 
 def normalize(vector, key):
@@ -41,16 +34,7 @@ def write(key, value, memory, permutations):
     ]
 
 
-def am_rnn(
-    inputs,
-    w_key,
-    cell,
-    state,
-    permutations,
-    source=None,
-    w_source=None,
-    key="bound",
-):
+def am_rnn(inputs, w_key, cell, state, permutations, source, w_source, key):
     """Runs one sequence; Equations 8, 11, 12 and 13.
 
     Args:
@@ -71,17 +55,17 @@ def am_rnn(
     outputs, retrieved = [], []
     for x in inputs:
         joined = np.concatenate([x, h])
-        r = normalize(to_complex(w_key @ joined), key)
-        value = to_real(read(r, memory, permutations))
+        r = normalize(complex_of(w_key @ joined), key)
+        value = reals(read(r, memory, permutations))
         phi = None
         if source is not None:
             other = r
             if w_source is not None:
-                other = normalize(to_complex(w_source @ joined), key)
-            phi = to_real(read(other, source, permutations))
+                other = normalize(complex_of(w_source @ joined), key)
+            phi = reals(read(other, source, permutations))
             retrieved.append(phi)
         c, h, remainder = cell(x, h, value, remainder, phi)
-        memory = write(r, to_complex(c - value), memory, permutations)
+        memory = write(r, complex_of(c - value), memory, permutations)
         outputs.append(h)
     return np.array(outputs), (memory, h, remainder), np.array(retrieved)
 
