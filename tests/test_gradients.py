@@ -7,47 +7,54 @@ from layers import arrays
 from layers import dtype_of
 from layers import tensor
 
+from memlm_keras.gradients import UNIT
 from memlm_keras.gradients import divide_by_length
 from references.delta_rule import unit
 
 pytestmark = pytest.mark.backend
 
 SIZES = np.array([0, 1e-14, 1e-12, 1e-9, 1e-6, 1e-4, 1e-3, 1, 1e9])
-pairs = pytest.mark.parametrize("in_pair", [False, True])
+# Of vectors, and of complex numbers in parts, also of those kept if short.
+pairs = pytest.mark.parametrize(
+    "in_pair, least", [(False, UNIT), (True, UNIT), (True, (1.5, 1.5))]
+)
 
 
-def divide(vectors, in_pair):
+def divide(vectors, in_pair, least=UNIT):
     """Vectors `(S, N)` by their lengths, in parts of `(S,)` or together."""
     if not in_pair:
-        return divide_by_length((vectors,), axis=-1)[0]
+        return divide_by_length((vectors,), least, axis=-1)[0]
     parts = [vectors[:, i] for i in range(vectors.shape[1])]
-    return keras.ops.stack(divide_by_length(tuple(parts)), axis=-1)
+    return keras.ops.stack(divide_by_length(tuple(parts), least), axis=-1)
 
 
 @pairs
-def test_lengths_are_one_to_rounding(in_pair, random):
+def test_lengths_are_at_most_one_to_rounding(in_pair, least, random):
     vectors = random.normal(size=(len(SIZES), 5)) * SIZES[:, None]
     vectors = vectors.astype("float32")
-    found = arrays(divide(tensor(vectors), in_pair))
-    expected = [unit(vector.astype("float64")) for vector in vectors]
+    found = arrays(divide(tensor(vectors), in_pair, least))
+    lengths = np.linalg.norm(vectors.astype("float64"), axis=1, keepdims=True)
+    expected = vectors / np.maximum(lengths, least[0])
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 @pairs
-def test_gradients_are_derivatives_or_bounded(in_pair, random, gradients):
+def test_gradients_are_derivatives_or_bounded(
+    in_pair, least, random, gradients
+):
     vectors = random.normal(size=(len(SIZES), 5))
     vectors *= SIZES[:, None] / np.linalg.norm(vectors, axis=1)[:, None]
     upstream = random.normal(size=vectors.shape)
 
     def loss(tensors):
-        made = divide(tensors[0], in_pair)
+        made = divide(tensors[0], in_pair, least)
         return keras.ops.sum(made * tensor(upstream.astype("float32")))
 
     (found,) = gradients(loss, [vectors.astype("float32")])
     for size, vector, up, gradient in zip(SIZES, vectors, upstream, found):
-        direction = unit(vector)
+        direction = unit(vector) if size > least[0] else 0 * vector
         expected = up - direction * (direction @ up)
-        expected /= max(size, 2.0**-10)
+        expected /= max(size, least[1])
         np.testing.assert_allclose(
             gradient, expected, rtol=1e-4, atol=1e-5 * abs(expected).max()
         )
