@@ -39,11 +39,10 @@ def make_bidirectional(variant, d, window=2, end=0):
     )
 
 
-def inputs_of(seed, batch_size, time, d, words=V):
-    """With `words=V - 1` no token has id V - 1."""
+def inputs_of(seed, batch_size, time, d):
     random = np.random.default_rng(seed)
     outputs = random.normal(size=(batch_size, time, d)).astype("float32")
-    token_ids = random.integers(words, size=(batch_size, time))
+    token_ids = random.integers(V, size=(batch_size, time))
     return outputs, token_ids.astype("int32")
 
 
