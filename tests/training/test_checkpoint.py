@@ -3,8 +3,6 @@
 import contextlib
 import functools
 import json
-import multiprocessing
-import os
 import pathlib
 import signal
 
@@ -19,7 +17,6 @@ from memlm_keras.data import Batches
 from memlm_keras.data import PairBatches
 from memlm_keras.memory import NGram
 from memlm_keras.training import Checkpoint
-from memlm_keras.training import checkpoint as checkpoint_module
 from memlm_keras.training import halve_after
 
 pytestmark = pytest.mark.backend
@@ -259,31 +256,6 @@ def test_wrong_arrays_are_found(saved, change):
         small_run(saved)
 
 
-def test_killed_while_saving(saved):
-    before = saved.read_bytes()
-    arrays = contents(saved)
-    meta = json.loads(str(arrays.pop("meta")))
-
-    def save_and_be_killed():
-        def write_half(file, **arrays):
-            file.write(before[: len(before) // 2])
-            file.flush()
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        checkpoint_module.np.savez = write_half
-        checkpoint_module.write(saved, meta, arrays)
-
-    context = multiprocessing.get_context("fork")
-    process = context.Process(target=save_and_be_killed)
-    process.start()
-    process.join(60)
-    assert process.exitcode == -signal.SIGKILL
-    assert saved.read_bytes() == before
-    assert len(list(saved.parent.iterdir())) == 2
-    resume(saved)
-    assert list(saved.parent.iterdir()) == [saved]
-
-
 @pytest.mark.backend("torch")
 def test_what_belongs_to_another_run_is_refused(saved, monkeypatch):
     small_run(saved, tokens=TOKENS.astype("int16"))
@@ -410,7 +382,8 @@ def test_an_epoch_begun_anew_has_metrics_of_its_own(tmp_path):
 def test_unwritable_folder_and_frequency(tmp_path):
     (tmp_path / "file").write_text("not a folder")
     model, batches, checkpoint = small_run(tmp_path / "file" / "c.npz")
-    with pytest.raises(OSError, match="file"):
+    # As all files that are written whole or not at all.
+    with pytest.raises(OSError, match="Cannot write .*c.npz"):
         model.fit(batches, callbacks=[checkpoint], verbose=0)
     with pytest.raises(ValueError, match="`frequency`.*Received: frequency=0"):
         Checkpoint(tmp_path / "c.npz", batches, frequency=0)

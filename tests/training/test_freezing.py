@@ -1,7 +1,5 @@
 """Embeddings that are not trained at first, and the rate that is halved."""
 
-import contextlib
-
 import keras
 import numpy as np
 import pytest
@@ -10,7 +8,6 @@ from memlm_keras import EntailmentClassifier
 from memlm_keras import LanguageModel
 from memlm_keras.data import Batches
 from memlm_keras.data import PairBatches
-from memlm_keras.training import Checkpoint
 from memlm_keras.training import FreezeEmbeddings
 from memlm_keras.training import HalveOnDrop
 
@@ -192,38 +189,3 @@ def test_nothing_to_halve_by(model, batches):
         HalveOnDrop(epochs=0)
     with pytest.raises(ValueError, match="`factor` must be above 0"):
         HalveOnDrop(factor=1.0)
-
-
-@pytest.mark.backend("torch", "tensorflow")
-def test_an_interrupted_run_goes_on(random, tmp_path):
-    sentences = [random.integers(1, 9, 3) for _ in range(26)]
-    labels = random.integers(0, 3, 26)
-
-    def run(folder, stop_at=None):
-        """Weights after three epochs of five batches, or so many batches."""
-        keras.utils.set_random_seed(1)
-        model = EntailmentClassifier(9, 4, keras.layers.GRU(4))
-        model.compile(keras.optimizers.Adam(0.01), jit_compile=False)
-        batches = PairBatches(
-            sentences, sentences[::-1], labels, 4, True, batches_per_epoch=5
-        )
-        watched = [FreezeEmbeddings(1), HalveOnDrop("accuracy")]
-        path, left = folder / "checkpoint.npz", iter(range(stop_at or 99))
-
-        def stop(batch, logs):
-            if next(left) + 1 == stop_at:
-                raise KeyboardInterrupt
-
-        stopping = keras.callbacks.LambdaCallback(on_train_batch_end=stop)
-        checkpoint = Checkpoint(path, batches, watched, frequency=3)
-        with contextlib.suppress(KeyboardInterrupt):
-            fit(model, batches, *watched, stopping, checkpoint, epochs=3)
-        return model.get_weights(), checkpoint.resumed_from
-
-    (tmp_path / "whole").mkdir()
-    whole, _ = run(tmp_path / "whole")
-    run(tmp_path, stop_at=9)
-    resumed, place = run(tmp_path)
-    assert place == (1, 3)
-    for expected, found in zip(whole, resumed):
-        np.testing.assert_allclose(found, expected, atol=1e-6)
