@@ -44,14 +44,6 @@ def test_file_is_moved_into_place(tmp_path):
     assert names(target.parent) == ["model.weights.h5"]
 
 
-def test_folder_replaces_folder(tmp_path):
-    target = tmp_path / "export"
-    for content in ("old", "new"):
-        write(target, file=content)
-    assert names(target) == ["new"]
-    assert names(tmp_path) == ["export"]
-
-
 @pytest.mark.parametrize("kind", ["folder", "file", "pipe"])
 def test_nothing_of_another_kind_is_replaced(tmp_path, kind):
     path = tmp_path / "path"

@@ -76,19 +76,6 @@ def test_the_gradient_of_a_row_is_summed_over_its_occurrences(gradients):
     np.testing.assert_allclose(found, 2 * table * counts[:, None])
 
 
-def test_rows_and_logits_are_those_of_the_layer_of_keras():
-    ours, theirs = Embedding(5, 3), keras.layers.ReversibleEmbedding(5, 3)
-    token_ids = np.array([[1, 4, 0], [2, 2, 1]])
-    vectors = ours(token_ids)
-    theirs.build()
-    theirs.set_weights(ours.get_weights())
-    for reverse, inputs in ((False, token_ids), (True, vectors)):
-        np.testing.assert_array_equal(
-            keras.ops.convert_to_numpy(ours(inputs, reverse=reverse)),
-            keras.ops.convert_to_numpy(theirs(inputs, reverse=reverse)),
-        )
-
-
 def test_an_embedding_survives_its_configuration():
     layer = Embedding(
         5,
