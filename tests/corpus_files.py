@@ -24,13 +24,11 @@ def shared_data(*names):
 # === Plain text ===
 
 
-def sentences(count, words=WORDS, shortest=1, longest=11, seed=0):
-    """Draws sentences as lines of `shortest` to `longest` words."""
+def sentences(count, words=WORDS, seed=0):
+    """Draws sentences as lines of 1 to 11 words."""
     generator = np.random.default_rng(seed)
     return [
-        " ".join(
-            generator.choice(words, generator.integers(shortest, longest + 1))
-        )
+        " ".join(generator.choice(words, generator.integers(1, 12)))
         for _ in range(count)
     ]
 
@@ -40,7 +38,7 @@ def write_lines(path, lines):
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def write_splits(folder, words=WORDS, unknown=False):
+def write_splits(folder, unknown=False):
     """Writes `train.txt`, `valid.txt` and `test.txt`, and makes the folder.
 
     With `unknown` the first line of each has an `<unk>`.
@@ -48,7 +46,7 @@ def write_splits(folder, words=WORDS, unknown=False):
     folder.mkdir(parents=True, exist_ok=True)
     sizes = {"train": 60, "valid": 20, "test": 20}
     for seed, (split, count) in enumerate(sizes.items()):
-        lines = sentences(count, words, seed=seed)
+        lines = sentences(count, seed=seed)
         if unknown:
             lines[0] += " <unk>"
         write_lines(folder / f"{split}.txt", lines)
@@ -123,20 +121,16 @@ def machine_form(texts, first=1):
     return "".join(questions), "".join(answers)
 
 
-def write_novels(folder, count=12):
+def write_novels(folder):
     """Writes novels of Project Gutenberg, and makes the folder."""
     folder.mkdir(parents=True)
-    header = "START OF THE PROJECT GUTENBERG EBOOK A TALE"
-    for number in range(count):
+    begin, end = (
+        f"*** {word} OF THE PROJECT GUTENBERG EBOOK A TALE ***"
+        for word in ("START", "END")
+    )
+    for number in range(12):
         lines = [f"The {line}." for line in sentences(8, seed=number)]
-        write_lines(
-            folder / f"{number}.txt",
-            [
-                f"*** {header} ***",
-                *lines,
-                f"*** {header.replace('START', 'END')} ***",
-            ],
-        )
+        write_lines(folder / f"{number}.txt", [begin, *lines, end])
 
 
 # === Pairs of sentences ===
@@ -222,12 +216,12 @@ PARSED = """\
 """
 
 
-def write_treebank(folder, name="xx_y", sentences=20):
+def write_treebank(folder, name="xx_y"):
     """Writes the three files of a treebank, and makes the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for split in ("train", "dev", "test"):
         path = folder / f"{name}-ud-{split}.conllu"
-        path.write_text(f"{PARSED}\n" * sentences)
+        path.write_text(f"{PARSED}\n" * 20)
 
 
 # === What the examples of docstrings read ===
@@ -256,7 +250,6 @@ def write_examples(folder):
     for name in ("documents", "wikipedia"):
         write_lines(folder / f"{name}.txt", documents)
     write_novels(folder / "Holmes_Training_Data")
-    (folder / "CBTest").mkdir()
     write_cbt(folder / "CBTest" / "data")
     (folder / "cbtest_V_train.txt").write_text(cbt_question())
     words = ("crying", "sitting", "standing", "walking", "eating")

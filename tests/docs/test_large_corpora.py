@@ -1,7 +1,5 @@
 """Scripts of `docs/how_to/large_corpora.md`, in local modes, and its `awk`."""
 
-import os
-import pathlib
 import re
 import shutil
 import subprocess
@@ -9,13 +7,14 @@ import sys
 
 import numpy as np
 import pytest
+from told import ROOT
+from told import python
 
 import memlm_keras as memlm
 from memlm_keras.experiments import command_line
 
 pytestmark = [pytest.mark.backend("torch"), pytest.mark.slow]
 
-ROOT = pathlib.Path(__file__).parents[2]
 PAGE = (ROOT / "docs/how_to/large_corpora.md").read_text(encoding="utf-8")
 SCRIPTS = dict(re.findall(r"^```python (\w+)\n(.*?)^```$", PAGE, re.M | re.S))
 COUNT = 7
@@ -37,27 +36,15 @@ def documents(tmp_path):
     return lines
 
 
-def run(command, folder):
-    paths = [str(ROOT), os.environ.get("PYTHONPATH")]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}",
-        "OMP_NUM_THREADS": "1",
-        # The workers of Ray and Spark use this Python.
-        "PYSPARK_PYTHON": sys.executable,
-        "RAY_USAGE_STATS_ENABLED": "0",
-    }
-    done = subprocess.run(
-        command,
+def bash(command, folder):
+    """Standard output of a command."""
+    return subprocess.run(
+        ["bash", "-c", command],
         cwd=folder,
-        env=environment,
-        capture_output=True,
+        check=True,
+        stdout=subprocess.PIPE,
         text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    ).stdout
 
 
 @pytest.mark.parametrize("name", ["ray", "spark"])
@@ -68,7 +55,10 @@ def test_scripts_give_our_table(name, documents, tmp_path):
     if name == "spark" and shutil.which("java") is None:
         pytest.skip("Spark needs Java.")
     (tmp_path / "script.py").write_text(SCRIPTS[name])
-    run([sys.executable, "script.py"], tmp_path)
+    # The workers of Ray and Spark use this Python.
+    variables = {"PYSPARK_PYTHON": sys.executable}
+    variables |= {"OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+    python("script.py", folder=tmp_path, **variables)
     table = pandas.read_parquet(tmp_path / f"words_{name}")
     groups = table.groupby("document")
     found = {path.rpartition("/")[2]: rows for path, rows in groups}
@@ -91,7 +81,7 @@ def test_parts_are_joined_as_the_page_says(documents, tmp_path, monkeypatch):
     for part in (3, 1, 2):
         assert command_line.main([*command, f"--shard={part}/3"]) == 0
     (awk,) = re.findall(r"^awk .*", PAGE, re.M)
-    joined = run(["bash", "-c", awk], tmp_path)
+    joined = bash(awk, tmp_path)
     assert joined == (tmp_path / "words.tsv").read_text()
 
 
@@ -99,6 +89,6 @@ def test_missing_runs_are_trained_as_the_page_says(tmp_path):
     (line,) = re.findall(r"^memlm table .*\| (xargs .*)", PAGE, re.M)
     commands = "echo 'the man' > one\necho 'the sea' > two\n"
     (tmp_path / "commands").write_text(commands)
-    run(["bash", "-c", f"{line} < commands"], tmp_path)
+    bash(f"{line} < commands", tmp_path)
     assert (tmp_path / "one").read_text() == "the man\n"
     assert (tmp_path / "two").read_text() == "the sea\n"

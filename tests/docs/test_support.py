@@ -9,6 +9,8 @@ import re
 import keras
 import numpy as np
 import pytest
+from language_models import array
+from language_models import close
 from preset_families import V
 from preset_families import families
 from preset_families import small
@@ -79,14 +81,8 @@ class Absent(Exception):
     """A kind of model does not have a method."""
 
 
-def array(tensor):
-    return keras.ops.convert_to_numpy(tensor)
-
-
-def require_close(actual, expected, tolerance=1e-4):
-    np.testing.assert_allclose(
-        array(actual), array(expected), rtol=tolerance, atol=tolerance
-    )
+def require_close(actual, expected):
+    close(actual, expected, 1e-4)
 
 
 def method(model, name):
