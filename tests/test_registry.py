@@ -88,6 +88,7 @@ def test_a_paper_of_another_package():
         ("mine2027", {}, "at least one row.*rows={}"),
         ("mine2027", None, "at least one row"),
         ("mine2027", {"small": {"units": 3}}, "'units': 3.* for 'small'"),
+        (presets.Paper("mine2027", ROWS), ROWS, "`paper` must be a name"),
     ],
 )
 def test_papers_that_are_refused(paper, rows, message):
@@ -95,11 +96,6 @@ def test_papers_that_are_refused(paper, rows, message):
     with pytest.raises(ValueError, match=message):
         presets.register(paper, rows)
     assert presets.names() == before
-
-
-def test_rows_beside_a_paper_are_refused():
-    with pytest.raises(ValueError, match="`paper` must be a name"):
-        presets.register(presets.Paper("mine2027", ROWS), ROWS)
 
 
 @pytest.mark.parametrize(

@@ -180,12 +180,6 @@ def test_names_and_paths(folder, monkeypatch):
     assert page.startswith("# small\n") and "| text | a/b |" in page
 
 
-def test_arguments_of_a_trained_model_are_refused(folder):
-    for given in ({"vocabulary_size": 9}, {"scale": 2}, {"window": 5}):
-        with pytest.raises(ValueError, match=f"Leave.*{next(iter(given))}"):
-            memlm.LanguageModel.from_preset(folder, **given)
-
-
 @pytest.mark.parametrize("name", [LSTM, ATTENTION])
 def test_a_trained_model_with_dropout(name):
     model = memlm.LanguageModel.from_preset(name)
@@ -201,7 +195,10 @@ def test_a_trained_model_with_dropout(name):
 @pytest.mark.parametrize(
     ("preset", "given", "message"),
     [
+        (LSTM, {"vocabulary_size": 9}, "Leave.*vocabulary_size"),
+        (LSTM, {"window": 5}, "Leave.*window"),
         (LSTM, {"weights": True}, "no argument `weights`.*=True"),
+        ("memlm/embeded_lstm", {}, f"nearest is '{LSTM}'"),
         ("memlm/small", {"weights": None}, "no argument `weights`"),
         ("memlm/small", {}, "None with a `vocabulary_size`"),
         (".", {}, "model.keras"),
@@ -212,9 +209,7 @@ def test_what_the_error_names(preset, given, message):
         memlm.LanguageModel.from_preset(preset, **given)
 
 
-def test_unknown_names():
-    with pytest.raises(ValueError, match=f"nearest is '{LSTM}'"):
-        memlm.LanguageModel.from_preset("memlm/embeded_lstm")
+def test_a_trained_model_is_no_preset():
     with pytest.raises(ValueError, match="a trained model, which `from_preset"):
         memlm.presets.get(LSTM)
 

@@ -19,11 +19,6 @@ pytestmark = pytest.mark.backend
 
 CELLS = {"fofe": FOFEHORNNCell, "gated": GatedHORNNCell}
 every_cell = pytest.mark.parametrize("name", CELLS)
-sizes = given_sizes(
-    input_dim=st.integers(1, 4),
-    units=st.integers(1, 4),
-    order=st.integers(1, 4),
-)
 
 
 def make(name, input_dim, units, order=3, **arguments):
@@ -63,7 +58,11 @@ def random_arrays(seed, shape, state_shape, order):
 
 
 @every_cell
-@sizes
+@given_sizes(
+    input_dim=st.integers(1, 4),
+    units=st.integers(1, 4),
+    order=st.integers(1, 4),
+)
 def test_outputs_and_states_equal_the_reference(
     name, compiled, batch_size, time, input_dim, units, order, seed
 ):

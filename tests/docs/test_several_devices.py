@@ -99,14 +99,6 @@ def expected(monkeypatch):
     return after
 
 
-def environment(devices):
-    flags = (
-        f"--xla_force_host_platform_device_count={devices}",
-        "--xla_backend_optimization_level=0",
-    )
-    return {**os.environ, "XLA_FLAGS": " ".join(flags)}
-
-
 def end(process):
     out, _ = process.communicate()
     assert process.returncode == 0, out
@@ -121,10 +113,12 @@ def require_equal(path, expected):
 
 
 def start(command, folder, devices):
+    flags = "--xla_backend_optimization_level=0 "
+    flags += f"--xla_force_host_platform_device_count={devices}"
     return subprocess.Popen(
         [sys.executable, *command],
         cwd=folder,
-        env=environment(devices),
+        env={**os.environ, "XLA_FLAGS": flags},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

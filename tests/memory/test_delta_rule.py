@@ -30,13 +30,7 @@ SYMBOLS = {
     "convolution": "convolution",
     "permutations": "P",
 }
-CHOICES = (
-    "negative_eigenvalues",
-    "decay",
-    "previous_keys",
-    "holographic",
-    "residual",
-)
+CHOICES = "negative_eigenvalues decay previous_keys holographic residual"
 FORMS = {
     "plain": {},
     "residual": {"residual": True},
@@ -111,7 +105,7 @@ def settings(draw):
     """Sizes, which all differ, and any combination of the forms."""
     sizes = st.lists(st.integers(1, 6), min_size=5, max_size=5, unique=True)
     batch, time, units, keys, values = draw(sizes)
-    arguments = {name: draw(st.booleans()) for name in CHOICES}
+    arguments = {name: draw(st.booleans()) for name in CHOICES.split()}
     arguments |= {"key_dim": keys, "value_dim": values}
     arguments["num_heads"] = draw(st.integers(1, 3))
     arguments["kernel_size"] = draw(st.integers(1, 4))
