@@ -35,16 +35,10 @@ def families():
     found = {}
     for model in MODELS:
         for name in registry.names(model):
-            kind = model, frozenset(parts_of(name))
-            found.setdefault(kind, []).append(name)
+            config = registry.get(name)["model"]
+            classes = _classes([config.get(part) for part in _PARTS])
+            found.setdefault((model, frozenset(classes)), []).append(name)
     return {names[0]: names for names in found.values()}
-
-
-def parts_of(name):
-    """The classes that a preset's model is made of, in its order."""
-    config = registry.get(name)["model"]
-    parts = [config.get(part) for part in _PARTS]
-    return tuple(dict.fromkeys(_classes(parts)))
 
 
 def vocabulary():
