@@ -22,51 +22,29 @@ pytestmark = pytest.mark.backend
 
 V = 7
 THETA, WEIGHT = 0.7, 0.3
+every_mixture = pytest.mark.parametrize("kind", [NeuralCache, PointerSentinel])
 
 
-class Cache:
-    """The neural cache and its reference, called alike."""
-
-    present = 0
-
-    @staticmethod
-    def make(units, slots):
+def make(kind, units, slots):
+    if kind is NeuralCache:
         layer = NeuralCache(slots, THETA, WEIGHT)
-        layer.build((None, None, units))
-        return layer
-
-    @staticmethod
-    def reference(row, weights, slots, history):
-        mixed, attention = neural_cache(*row, slots, THETA, WEIGHT, history)
-        return mixed, attention
-
-    @staticmethod
-    def symbols(weights):
-        return {}
-
-
-class Pointer:
-    """The pointer sentinel and its reference, called alike."""
-
-    present = 1
-
-    @staticmethod
-    def make(units, slots):
+    else:
         layer = PointerSentinel(slots + 1, uniform())
-        layer.build((None, None, units))
-        return layer
-
-    @staticmethod
-    def reference(row, weights, slots, history):
-        return pointer_sentinel(*row, weights, slots + 1, history)[:2]
-
-    @staticmethod
-    def symbols(weights):
-        kernel, bias, sentinel = weights
-        return {"W": kernel.T, "b": bias, "s": sentinel}
+    layer.build((None, None, units))
+    return layer
 
 
-every_mixture = pytest.mark.parametrize("kind", [Cache, Pointer])
+def reference(kind, outputs, token_ids, logits, weights, slots, before=0):
+    """Mixed probabilities and attention of one row, after some steps."""
+    outputs = outputs.astype("float64")
+    probabilities = softmax(logits.astype("float64"), axis=-1)
+    history = outputs[:before], token_ids[:before]
+    row = outputs[before:], token_ids[before:], probabilities[before:]
+    if kind is NeuralCache:
+        return neural_cache(*row, slots, THETA, WEIGHT, history)
+    kernel, bias, sentinel = weights
+    symbols = {"W": kernel.T, "b": bias, "s": sentinel}
+    return pointer_sentinel(*row, symbols, slots + 1, history)[:2]
 
 
 def inputs_of(seed, batch_size, time, units):
@@ -89,7 +67,7 @@ def inputs_of(seed, batch_size, time, units):
 def test_equals_the_reference(
     compiled, kind, batch_size, time, units, slots, before, seed
 ):
-    layer = kind.make(units, slots)
+    layer = make(kind, units, slots)
     outputs, token_ids, logits = inputs_of(
         seed, batch_size, before + time, units
     )
@@ -116,22 +94,13 @@ def test_equals_the_reference(
         log_probabilities, token_ids[:, before:, None], axis=-1
     )
     np.testing.assert_allclose(alone, at_words[..., 0], rtol=1e-5, atol=1e-6)
-    symbols = kind.symbols([w.astype("float64") for w in layer.get_weights()])
-    for row in range(batch_size):
-        mixed, attention = kind.reference(
-            (
-                outputs[row, before:].astype("float64"),
-                token_ids[row, before:],
-                softmax(logits[row, before:].astype("float64"), axis=-1),
-            ),
-            symbols,
-            slots,
-            (outputs[row, :before].astype("float64"), token_ids[row, :before]),
-        )
+    symbols = [w.astype("float64") for w in layer.get_weights()]
+    for row, inputs in enumerate(zip(outputs, token_ids, logits)):
+        mixed, attention = reference(kind, *inputs, symbols, slots, before)
         np.testing.assert_allclose(
             np.exp(log_probabilities[row]), mixed, rtol=1e-4, atol=1e-6
         )
-        expected = np.zeros((time, slots + kind.present))
+        expected = np.zeros((time, slots + (kind is PointerSentinel)))
         for step, pairs in enumerate(attention):
             for steps_back, weight in pairs:
                 expected[step, slots - steps_back] = weight
@@ -144,7 +113,7 @@ def test_equals_the_reference(
 
 @every_mixture
 def test_gradients_equal_finite_differences(kind, gradients):
-    layer = kind.make(3, 3)
+    layer = make(kind, 3, 3)
     outputs, token_ids, logits = inputs_of(2, 2, 5, 3)
     direction = normal(3, 2, 5, V)
 
@@ -157,24 +126,11 @@ def test_gradients_equal_finite_differences(kind, gradients):
 
     def reference_loss(values):
         outputs, logits, *weights = values
-        return sum(
-            np.sum(
-                np.log(
-                    kind.reference(
-                        (
-                            outputs[row],
-                            token_ids[row],
-                            softmax(logits[row].astype("float64"), axis=-1),
-                        ),
-                        kind.symbols(weights),
-                        3,
-                        ((), ()),
-                    )[0]
-                )
-                * direction[row]
-            )
-            for row in range(2)
-        )
+        total = 0.0
+        for row, inputs in enumerate(zip(outputs, token_ids, logits)):
+            mixed, _ = reference(kind, *inputs, weights, 3)
+            total += np.sum(np.log(mixed) * direction[row])
+        return total
 
     values = [outputs, logits, *layer.get_weights()]
     assert_derivatives(gradients, loss, reference_loss, values)
@@ -184,7 +140,7 @@ def test_gradients_equal_finite_differences(kind, gradients):
 @every_mixture
 def test_masked_steps_are_never_remembered(kind, compiled):
     mask = np.array([[1, 1, 1, 0, 0], [0, 0, 1, 1, 1], [1, 0, 1, 0, 1]], "bool")
-    layer = kind.make(3, 2)
+    layer = make(kind, 3, 2)
     state = layer(*inputs_of(6, 3, 4, 3)[:2])[1]
     outputs, token_ids, logits = inputs_of(7, 3, 5, 3)
 
@@ -214,7 +170,7 @@ def test_masked_steps_are_never_remembered(kind, compiled):
 def test_positions_are_rows_of_the_full_read(kind, compiled):
     mask = np.array([[1, 1, 0, 1, 1], [0, 1, 1, 0, 1]], "bool")
     positions = np.array([[4, 0, 2], [1, 1, 3]], "int32")
-    layer = kind.make(3, 4)
+    layer = make(kind, 3, 4)
     outputs, token_ids, logits = inputs_of(10, 2, 5, 3)
     rows = np.arange(2)[:, None]
 
@@ -239,13 +195,13 @@ def test_a_mask_of_another_shape(kind):
     outputs, token_ids, logits = inputs_of(7, 3, 5, 3)
     for shape in ((3, 4), (3,)):
         with pytest.raises(ValueError, match="`mask` must be of shape"):
-            kind.make(3, 2)(
+            make(kind, 3, 2)(
                 outputs, token_ids, logits=logits, mask=np.ones(shape, bool)
             )
 
 
 def test_pointer_log_probability_with_a_mask():
-    layer = Pointer.make(3, 2)
+    layer = make(PointerSentinel, 3, 2)
     mask = np.array([[0, 1, 1, 0, 1], [1, 1, 0, 1, 0]], "bool")
     outputs, token_ids, logits = inputs_of(8, 2, 5, 3)
     targets = np.random.default_rng(9).integers(V, size=(2, 5)).astype("int32")
