@@ -175,5 +175,3 @@ def test_vocabularies_are_built_or_given(folder, train_on):
     assert corpus.vocabulary.tokenizer.numbers == "N"
     given = data.Vocabulary(["king"])
     assert data.load_cbt(train_on, folder, vocabulary=given).vocabulary is given
-    with pytest.raises(ValueError, match="cannot be combined .*_size=5"):
-        data.load_cbt(train_on, folder, vocabulary=given, vocabulary_size=5)

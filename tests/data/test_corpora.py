@@ -2,14 +2,10 @@
 
 import dataclasses
 import hashlib
-import http.server
-import multiprocessing
-import os
 import pathlib
-import signal
-import threading
 import zipfile
 
+import keras
 import numpy as np
 import pytest
 from corpus_files import shared_data
@@ -176,16 +172,6 @@ def test_other_files_are_reported_and_can_be_overruled(folder):
     assert "THE" in corpus.vocabulary
 
 
-@pytest.mark.parametrize(
-    "content, message",
-    [(b"", "is empty"), (b" ok \n caf\xe9 \n", "is not UTF-8.*offset 9 ")],
-)
-def test_unusable_text_is_reported(folder, content, message):
-    (folder / "wiki.valid.tokens").write_bytes(content)
-    with pytest.raises(ValueError, match=f"wiki.valid.tokens {message}"):
-        data.load("wikitext-2", data_dir=folder, verify=False)
-
-
 def test_download_goes_to_the_cache(folder, cache, monkeypatch, tmp_path):
     archive = tmp_path / "archive.zip"
     with zipfile.ZipFile(archive, "w") as file:
@@ -239,68 +225,43 @@ def test_any_text_with_options(text):
     assert corpus.test.document_starts.tolist() == [0, 7]
 
 
-def test_folders_of_documents(text, tmp_path):
-    folder = tmp_path / "documents"
-    folder.mkdir()
-    (folder / "a.txt").write_text("the\n")
-    (folder / "b.txt").write_text("cat\nran\n")
-    corpus = data.load_text(folder, folder, text["test"])
-    assert corpus.train.document_starts.tolist() == [0, 2]
-    assert corpus.test.document_starts is None
-    assert len(corpus.batches("train", 2, 4, documents=True)) == 1
-    with pytest.raises(
-        ValueError, match="`documents=True` needs .*'documents'"
-    ):
-        corpus.batches("test", 2, 4, documents=True)
+def corpus_of(words, tokens, starts=None):
+    starts = None if starts is None else np.array(starts)
+    split = data.Split(np.array(tokens, "int32"), starts)
+    return data.Corpus("tiny", data.Vocabulary(words), split, split, split)
 
 
 def test_corpus_of_arrays():
-    split = data.Split(np.arange(6), np.array([0, 3]))
-    corpus = data.Corpus(
-        "tiny", data.Vocabulary(["a", "b"]), split, split, split
-    )
+    corpus = corpus_of(["a", "b"], range(6), [0, 3])
     assert len(corpus.test) == 6
-    batches = corpus.batches(split, 2, 3, documents=True, shuffle=True, seed=5)
+    options = {"documents": True, "shuffle": True, "seed": 5}
+    batches = corpus.batches(corpus.test, 2, 3, **options)
     assert (len(batches), batches.seed) == (1, 5)
-    with pytest.raises(ValueError, match="`split` must be one of .*'dev'"):
-        corpus.batches("dev", 2, 3)
-
-
-def test_documents_longest_first():
-    split = data.Split(np.arange(9), np.array([0, 2, 6]))
-    sorted_split = split.longest_first()
-    np.testing.assert_array_equal(
-        sorted_split.tokens, [2, 3, 4, 5, 6, 7, 8, 0, 1]
-    )
-    np.testing.assert_array_equal(sorted_split.document_starts, [0, 4, 7])
-    with pytest.raises(ValueError, match="needs a split with `document_st"):
-        data.Split(np.arange(9)).longest_first()
+    with pytest.raises(ValueError, match="`documents=True` needs .*'tiny'"):
+        corpus.batches(data.Split(np.arange(6)), 2, 3, documents=True)
+    for call in (
+        lambda: corpus.batches("dev", 2, 3),
+        lambda: corpus.sentence_batches("dev"),
+    ):
+        with pytest.raises(ValueError, match="`split` must be one of .*'dev'"):
+            call()
 
 
 def test_fingerprints_of_other_corpora_differ():
-    def corpus(words, tokens=(3, 4, 0), starts=(0,)):
-        split = data.Split(np.array(tokens, "int32"), np.array(starts))
-        return data.Corpus("any", data.Vocabulary(words), split, split, split)
-
-    words = ["a", "b", "c"]
-    same = corpus(words).fingerprint
-    assert len(same) == 16
-    assert corpus(words).fingerprint == same
-    others = {
-        corpus(["a", "b", "d"]).fingerprint,
-        corpus(words, tokens=(3, 2, 0)).fingerprint,
-        corpus(words, starts=(0, 1)).fingerprint,
-    }
-    assert len({same, *others}) == 4
+    words, tokens = ["a", "b", "c"], [3, 4, 0]
+    found = [
+        corpus_of(words, tokens, [0]).fingerprint,
+        corpus_of(["a", "b", "d"], tokens, [0]).fingerprint,
+        corpus_of(words, [3, 2, 0], [0]).fingerprint,
+        corpus_of(words, tokens, [0, 1]).fingerprint,
+    ]
+    assert len(set(found)) == 4 and len(found[0]) == 16
+    assert corpus_of(words, tokens, [0]).fingerprint == found[0]
 
 
 def test_first_lines_of_a_corpus():
     """A document that begins just after the last line is left out."""
-    split = data.Split(
-        np.array([2, 3, 0, 4, 0, 2, 5, 0], "int32"), np.array([0, 5])
-    )
-    vocabulary = data.Vocabulary(["a", "b", "c", "d"])
-    corpus = data.Corpus("any", vocabulary, split, split, split)
+    corpus = corpus_of([*"abcd"], [2, 3, 0, 4, 0, 2, 5, 0], [0, 5])
     first = corpus.with_first_lines(2)
     assert first.vocabulary.tokens == ("<eos>", "<unk>", "a", "b", "c")
     assert first.train.tokens.tolist() == [2, 3, 0, 4, 0]
@@ -312,11 +273,7 @@ def test_first_lines_of_a_corpus():
 
 
 def test_batches_of_sentences():
-    tokens = np.array([3, 4, 0, 2, 0], "int32")
-    split = data.Split(tokens)
-    corpus = data.Corpus(
-        "tiny", data.Vocabulary(["a", "b", "c"]), split, split, split
-    )
+    corpus = corpus_of([*"abc"], [3, 4, 0, 2, 0])
     batches = corpus.batches("test", 2, 3, sentences=True)
     assert batches.context_of == "sentence"
     inputs, targets, _ = batches[0]
@@ -329,8 +286,17 @@ def test_batches_of_sentences():
     ]
     with pytest.raises(ValueError, match="`documents` and `sentences` cannot"):
         corpus.batches("test", 2, 3, documents=True, sentences=True)
-    with pytest.raises(ValueError, match="`split`.*'dev'"):
-        corpus.sentence_batches("dev")
+
+
+def test_documents_longest_first():
+    split = data.Split(np.arange(9), np.array([0, 2, 6]))
+    sorted_split = split.longest_first()
+    np.testing.assert_array_equal(
+        sorted_split.tokens, [2, 3, 4, 5, 6, 7, 8, 0, 1]
+    )
+    np.testing.assert_array_equal(sorted_split.document_starts, [0, 4, 7])
+    with pytest.raises(ValueError, match="needs a split with `document_st"):
+        data.Split(np.arange(9)).longest_first()
 
 
 def test_default_cache_is_in_the_home_folder(monkeypatch, tmp_path):
@@ -346,104 +312,53 @@ CONTENT = b"some text\n" * 100
 
 
 @pytest.fixture
-def waits(monkeypatch):
-    waits = []
-    monkeypatch.setattr(corpora.time, "sleep", waits.append)
-    return waits
+def asked(monkeypatch):
+    """Addresses that were asked for, and seconds waited between them."""
+    asked, get_file = [], keras.utils.get_file
+    monkeypatch.setattr(corpora.time, "sleep", asked.append)
+    monkeypatch.setattr(
+        keras.utils,
+        "get_file",
+        lambda **given: asked.append(given["origin"]) or get_file(**given),
+    )
+    return asked
 
 
-@pytest.fixture
-def serve():
-    """Serves a list of answers, `None` being a failure; the last one stays."""
-    answers, requests = [], []
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            requests.append(self.path)
-            content = answers.pop(0) if len(answers) > 1 else answers[0]
-            self.send_response(503 if content is None else 200)
-            self.send_header("Content-Length", str(len(content or b"")))
-            self.end_headers()
-            self.wfile.write(content or b"")
-
-        def log_message(self, *arguments):
-            pass
-
-    server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-
-    def serve(*contents):
-        answers[:] = contents
-        return f"http://127.0.0.1:{server.server_port}", requests
-
-    yield serve
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_failing_twice_is_retried(serve, waits, tmp_path):
-    url, requests = serve(None, None, CONTENT)
+def test_failing_twice_is_retried(tmp_path, monkeypatch):
+    source = tmp_path / "source.txt"
+    monkeypatch.setattr(
+        corpora.time,
+        "sleep",
+        # What is waited for the second time.
+        lambda seconds: seconds == 2.0 and source.write_bytes(CONTENT),
+    )
     md5 = hashlib.md5(CONTENT).hexdigest()
-    target = download([f"{url}/a"], tmp_path / "a.txt", md5)
+    target = download([source.as_uri()], tmp_path / "a.txt", md5)
     assert target.read_bytes() == CONTENT
-    assert requests == ["/a"] * 3
-    assert waits == [1.0, 2.0]
 
 
-def test_mirrors_are_tried_in_order(serve, waits, tmp_path):
-    url, requests = serve(b"damaged", CONTENT)
-    urls = [f"{url}/first", f"{url}/second"]
+def test_mirrors_are_tried_in_order(write, asked, tmp_path):
+    urls = [write(b"damaged", "first").as_uri(), write(CONTENT, "2nd").as_uri()]
     target = download(urls, tmp_path / "new" / "a.txt", sha256(CONTENT))
     assert target.read_bytes() == CONTENT
     assert list(target.parent.iterdir()) == [target]
-    assert requests == ["/first", "/second"]
-    assert waits == []
+    assert asked == urls
 
 
-@pytest.mark.parametrize(
-    "answer, reason", [(None, "503"), (b"damaged", "hash does not match")]
-)
-def test_failure_leaves_nothing(serve, waits, tmp_path, answer, reason):
-    url, requests = serve(answer)
-    urls = [f"{url}/first", f"{url}/second"]
+def test_failure_leaves_nothing(write, asked, tmp_path):
+    damaged = write(b"damaged").as_uri()
+    urls = [damaged, f"{damaged}.none", "http://127.0.0.1:9/a"]
     with pytest.raises(OSError) as caught:
-        download(urls, tmp_path / "a.txt", sha256(CONTENT))
-    for part in [*urls, reason, "after 3 tries", "`data_dir`"]:
+        download(urls, tmp_path / "new" / "a.txt", sha256(CONTENT))
+    reasons = ("hash does not match", "No such file", "refused")
+    for part in (*urls, *reasons, "after 3 tries", "`data_dir`"):
         assert part in str(caught.value)
-    assert len(requests) == 6
-    assert list(tmp_path.iterdir()) == []
+    assert asked == [*urls, 1.0, *urls, 2.0, *urls]
+    assert list((tmp_path / "new").iterdir()) == []
 
 
-def test_dead_host_is_named(waits, tmp_path):
-    with pytest.raises(OSError, match="http://127.0.0.1:9/a: .*refused"):
-        download(["http://127.0.0.1:9/a"], tmp_path / "a.txt", sha256(CONTENT))
-
-
-def test_what_is_no_archive_is_an_error(serve, waits, tmp_path):
-    url, _ = serve(CONTENT)
+def test_what_is_no_archive_is_an_error(write, asked, tmp_path):
+    urls, folder = [write(CONTENT).as_uri()], tmp_path / "new"
     with pytest.raises(OSError, match="Could not extract archive"):
-        download([f"{url}/a"], tmp_path / "a", sha256(CONTENT), extract=True)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_what_a_killed_download_left_is_removed(serve, waits, tmp_path):
-    target = tmp_path / "a.txt"
-
-    def be_killed():
-        def fetch(urls, folder, *options):
-            (pathlib.Path(folder) / "contents").write_bytes(CONTENT[:200])
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        corpora._fetch = fetch
-        download(["http://127.0.0.1:9/a"], target, sha256(CONTENT))
-
-    process = multiprocessing.get_context("fork").Process(target=be_killed)
-    process.start()
-    process.join(60)
-    assert process.exitcode == -signal.SIGKILL
-    assert not target.exists() and len(list(tmp_path.iterdir())) == 1
-    url, _ = serve(CONTENT)
-    download([f"{url}/a"], target, sha256(CONTENT))
-    assert list(tmp_path.iterdir()) == [target]
+        download(urls, folder / "a", sha256(CONTENT), extract=True)
+    assert list(folder.iterdir()) == []

@@ -98,24 +98,9 @@ def test_a_folder_and_a_file_give_the_same_corpus(folder, file):
     of_folder = data.load_documents(folder)
     of_file = data.load_documents(file, document_start="= ")
     assert of_folder.name == of_file.name == "wikipedia"
-    assert of_folder.vocabulary == of_file.vocabulary
-    for split in SPLITS:
-        ours, theirs = getattr(of_folder, split), getattr(of_file, split)
-        assert np.array_equal(ours.tokens, theirs.tokens)
-        assert np.array_equal(ours.document_starts, theirs.document_starts)
-
-
-def test_tokens_are_memory_mapped_and_kept(folder, cache):
-    corpus = data.load_documents(folder)
-    again = data.load_documents(folder)
+    assert of_folder.fingerprint == of_file.fingerprint
     other = data.load_documents(folder, seed=2)
-    assert corpus.fingerprint != other.fingerprint
-    assert isinstance(corpus.train.tokens, np.memmap)
-    assert again.train.tokens.filename == corpus.train.tokens.filename
-    (lengths,) = (cache / "documents").glob("*/lengths.npy")
-    assert np.load(lengths).sum() == sum(
-        len(getattr(corpus, split)) for split in SPLITS
-    )
+    assert other.fingerprint != of_folder.fingerprint
 
 
 @pytest.mark.parametrize(

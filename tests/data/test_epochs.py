@@ -49,7 +49,8 @@ def test_shuffle_follows_seed_and_epoch(kind):
     def epoch(seed, number):
         batches = KINDS[kind](shuffle=True, seed=seed)
         batches.start_at(number)
-        return items(batches)
+        # Epochs differ in what is in a batch, not in its place alone.
+        return sorted(map(str, items(batches)))
 
     assert epoch(0, 2) == epoch(0, 2)
     assert epoch(0, 2) != epoch(0, 3)

@@ -70,21 +70,6 @@ def test_every_sentence_is_in_one_batch(
     assert len(batches) == sum(-(-count // batch_size) for count in counts)
 
 
-@pytest.mark.parametrize("equal_lengths", [True, False])
-def test_an_epoch_changes_what_is_in_a_batch(equal_lengths):
-    batches = SentenceBatches(
-        text([3] * 20 + [5] * 20),
-        4,
-        shuffle=True,
-        equal_lengths=equal_lengths,
-    )
-    together = []
-    for epoch in (0, 1):
-        batches.start_at(epoch)
-        together.append({frozenset(batches[i][1][:, 0]) for i in range(10)})
-    assert together[0] != together[1]
-
-
 @pytest.mark.parametrize(
     "arguments, message",
     [

@@ -4,7 +4,6 @@ import io
 import json
 
 import keras
-import numpy as np
 import pytest
 from hypothesis import example
 from hypothesis import given
@@ -218,13 +217,8 @@ def test_a_corpus_of_pieces(write, tmp_path):
     vocabulary = SubwordVocabulary(TOKENS)
     corpus = data.load_text(path, vocabulary=vocabulary)
     assert corpus.validation.tokens.tolist() == [3, 4, 6, 1]
-    assert vocabulary.count_words(corpus.train.tokens) == 12
-    batches = corpus.batches("train", 1, 4)
-    inputs, targets, _ = batches[0]
+    inputs, _, _ = corpus.batches("train", 1, 4)[0]
     assert inputs["token_ids"].tolist() == [[1, 3, 4, 6]]
-    assert targets.tolist() == [[3, 4, 6, 1]]
-    again = data.load_text(path, vocabulary=SubwordVocabulary(TOKENS))
-    np.testing.assert_array_equal(again.train.tokens, corpus.train.tokens)
     with pytest.raises(ValueError, match="has a tokenizer of its own"):
         data.load_text(path, vocabulary=vocabulary, lowercase=True)
 

@@ -103,23 +103,14 @@ def test_identity_follows_file_and_options(write):
     assert TextSource(path).identity() != before
 
 
-def test_missing_files_are_named(tmp_path):
+def test_sources_that_cannot_be_read(write, tmp_path):
     with pytest.raises(FileNotFoundError, match="no file or folder .*nowhere"):
         TextSource(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match="holds no .txt file"):
         TextSource(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ({"document_start": "("}, r"`document_start` must be a regular.*'\('"),
-        ({"document_start": 3}, "`document_start` must be .* as a string.*3"),
-    ],
-)
-def test_wrong_arguments_are_named(write, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        TextSource(write("a\n"), **arguments)
+    for start, message in (("(", r"a regular.*'\('"), (3, "as a string.*3")):
+        with pytest.raises(ValueError, match=f"`document_start` .*{message}"):
+            TextSource(write("a\n"), document_start=start)
 
 
 # === Sentences ===

@@ -67,6 +67,7 @@ def test_a_graph_gives_the_ids_of_python(in_graph, rules):
         ["", "a.B 12, -3.5 Я\u2003é\x1c\n", "ΌΣΟΣ İ e\u0301", "\x00a\ufeff"]
     )
     @example(["\ufeffa", "ー ー", ", 12", "a\x85\u180eb"])
+    @example(["7 -7 +1,000.50 1990-2000 12:30 3/4 7th - 1. .5 1..2 a1 ٣"])
     def check(texts):
         ids = in_graph(rules, texts, "encode").to_list()
         assert ids == [expected.encode(text).tolist() for text in texts]

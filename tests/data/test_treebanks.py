@@ -76,6 +76,8 @@ def test_a_changed_file_is_read_anew(write):
         write("train.conllu", words(word))
         corpus = data.load_conllu(path, path, path, minimum_count=1)
         assert decode(corpus, "train") == [word, "<eos>"]
+    # The folder names what its files do not.
+    assert corpus.name == path.parent.name
 
 
 def test_files_that_cannot_be_used(write, tmp_path):
@@ -92,11 +94,3 @@ def test_files_that_cannot_be_used(write, tmp_path):
     (tmp_path / "empty.conllu").write_text("# nothing\n")
     with pytest.raises(ValueError, match="empty.conllu is empty"):
         data.load_conllu(good, good, tmp_path / "empty.conllu")
-
-
-def test_a_folder_names_what_its_files_do_not(write):
-    parts = [
-        write(f"{part}.conllu", words("a")) for part in ("train", "dev", "test")
-    ]
-    corpus = data.load_conllu(*parts)
-    assert corpus.name == parts[0].parent.name

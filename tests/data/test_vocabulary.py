@@ -1,14 +1,9 @@
-import json
-
 import keras
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from memlm_keras.data import Tokenizer
 from memlm_keras.data import Vocabulary
-from memlm_keras.data.vocabulary import NUMBER_PATTERN
 
 LINES = ["the cat saw the dog", "the dog ran", "a cat ran"]
 
@@ -62,14 +57,8 @@ def test_decode_names_what_is_outside(id):
         Vocabulary(["the", "cat"]).decode([0, id])
 
 
-@given(st.lists(st.sampled_from(["a", "b", "c", "<eos>", "<unk>"])))
-def test_known_tokens_survive(tokens):
-    vocabulary = Vocabulary(["c", "a", "b"])
-    assert vocabulary.decode(vocabulary.encode(tokens)) == tokens
-
-
 NUMBERS = ["7", "-7", "+1,000.50", "1990-2000", "12:30", "3/4"]
-NO_NUMBERS = ["7th", "N", "-", "1.", ".5", "1..2", "a1", "٣"]
+NO_NUMBERS = ["7th", "-", "1.", ".5", "1..2", "a1", "٣"]
 
 
 def test_numbers_are_replaced():
@@ -78,18 +67,8 @@ def test_numbers_are_replaced():
     )
     assert vocabulary.tokens == ("<eos>", "<unk>", "N", "cats")
     assert vocabulary.encode(NUMBERS).tolist() == [2] * len(NUMBERS)
-    assert vocabulary.encode(["7th", "-", "1."]).tolist() == [1, 1, 1]
+    assert vocabulary.encode(NO_NUMBERS).tolist() == [1] * len(NO_NUMBERS)
     assert Vocabulary(["7"]).encode("7").tolist() == [2]
-
-
-def test_number_pattern_reads_alike_in_a_graph():
-    tensorflow = pytest.importorskip("tensorflow")
-    tokens = NUMBERS + NO_NUMBERS
-    in_graph = tensorflow.strings.regex_full_match(tokens, NUMBER_PATTERN)
-    tokenizer = Tokenizer(numbers="number")
-    here = Vocabulary(["number"], tokenizer=tokenizer).encode(tokens) == 2
-    assert in_graph.numpy().tolist() == here.tolist()
-    assert here.tolist() == [token in NUMBERS for token in tokens]
 
 
 @pytest.fixture
@@ -110,12 +89,6 @@ def test_save_and_read(vocabulary, tmp_path):
     assert [path.name for path in (tmp_path / "deep").iterdir()] == [
         "vocabulary.json"
     ]
-
-
-def test_config_round_trip(vocabulary):
-    config = keras.saving.serialize_keras_object(vocabulary)
-    config = json.loads(json.dumps(config))
-    assert keras.saving.deserialize_keras_object(config) == vocabulary
 
 
 def test_equality_and_representation(vocabulary):
