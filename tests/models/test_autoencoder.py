@@ -22,6 +22,7 @@ MODELS = {
     "gru": (keras.layers.GRU, keras.layers.GRU, "memory"),
     "lstm": (keras.layers.LSTM, keras.layers.LSTMCell, "memory"),
 }
+CELL = keras.layers.GRUCell(H)
 every_model = pytest.mark.parametrize("name", MODELS)
 
 
@@ -176,6 +177,7 @@ def test_reconstruction_counts_tokens_and_sequences():
         ),
         ({"end_of_sentence_id": V}, "must be below vocabulary_size=9"),
         ({"decoder": keras.layers.Dense(3)}, "`decoder` must hold Keras"),
+        (dict.fromkeys(("encoder", "decoder"), CELL), "must be two layers"),
     ],
 )
 def test_wrong_arguments(arguments, message):
@@ -189,12 +191,6 @@ def test_wrong_arguments(arguments, message):
     }
     with pytest.raises(ValueError, match=message):
         SequenceAutoencoder(**arguments)
-
-
-def test_encoder_and_decoder_are_two():
-    cell = keras.layers.GRUCell(H)
-    with pytest.raises(ValueError, match="must be two layers"):
-        SequenceAutoencoder(V, D, cell, cell, "memory")
 
 
 def test_words_of_another_vocabulary():

@@ -6,7 +6,6 @@ import keras
 import numpy as np
 import pytest
 from language_models import V
-from language_models import array
 from language_models import carried_on
 from language_models import close
 from language_models import documents
@@ -81,35 +80,9 @@ def test_fit_warns_of_a_window_longer_than_the_segments(layers, warns):
         assert warning.filename == __file__
 
 
-def test_rows_are_reset_on_their_own():
-    model = make()
-    model.carry_state(evaluation_batch_size=3)
-    tokens, more = tokens_of(3, 5), tokens_of(3, 2, seed=1)
-    model({"token_ids": tokens, "reset": np.ones(3, "bool")})
-    found = array(
-        model({"token_ids": more, "reset": np.array([False, True, False])})
-    )
-    begun, _ = model.step(more, model.initial_state(3))
-    _, state = model.step(tokens, model.initial_state(3))
-    gone_on, _ = model.step(more, state)
-    close(found[1], begun[1])
-    close(found[[0, 2]], array(gone_on)[[0, 2]])
-    assert np.abs(array(begun) - array(gone_on)).max() > 1e-3
-
-
-@pytest.mark.backend("torch")
-def test_plain_inputs_begin_anew_and_leave_the_carried_state():
-    model = make()
-    model.carry_state(evaluation_batch_size=2)
-    tokens = tokens_of(2, 4)
-    model({"token_ids": tokens, "reset": np.ones(2, "bool")})
-    begun, state = model.step(tokens, model.initial_state(2))
-    close(model(tokens), begun)
-    carried_on(model, state, training=False)
-
-
 def test_a_call_without_carry_state_makes_the_state():
-    model, tokens = make(), tokens_of(2, 4)
+    model, tokens, other = make(), tokens_of(2, 4), tokens_of(2, 4, seed=1)
+    anew, _ = model.step(other, model.initial_state(2))
     for training in (False, True):
         found = model(
             {"token_ids": tokens, "reset": np.ones(2, "bool")},
@@ -117,8 +90,10 @@ def test_a_call_without_carry_state_makes_the_state():
         )
         begun, state = model.step(tokens, model.initial_state(2))
         close(found, begun)
+        # Plain inputs begin anew, and leave the state.
+        for plain in (other, {"token_ids": other}):
+            close(model(plain), anew)
         carried_on(model, state, training)
-    close(model({"token_ids": tokens}), begun)
     # Another number of rows has a state of its own.
     carried_on(model, model.initial_state(3), training=False)
     with pytest.raises(ValueError, match="Received a dict with keys: .*'ids'"):
@@ -202,36 +177,6 @@ def test_datasets_of_tensorflow_carry_a_state(xla):
 # === What callbacks and other sizes may do in between ===
 
 
-@pytest.mark.backend("torch")
-def test_evaluation_of_another_batch_size_within_fit():
-    tokens = np.arange(60) % 9
-    model = memlm_keras.LanguageModel(9, 4, [keras.layers.GRU(3)])
-    model.compile("sgd")
-    batches = memlm_keras.data.Batches(tokens, 4, 5)
-    validation = memlm_keras.data.Batches(tokens, 3, 5)
-    other = memlm_keras.data.Batches(tokens, 2, 5)
-    seen = []
-    watch = keras.callbacks.LambdaCallback(
-        on_epoch_end=lambda epoch, logs: seen.append(
-            memlm_keras.evaluation.perplexity(model, other, verbose=0)
-        )
-    )
-    history = model.fit(
-        batches,
-        epochs=3,
-        validation_data=validation,
-        callbacks=[watch],
-        verbose=0,
-    )
-    assert len(seen) == len(history.history["val_loss"]) == 3
-    compiled = model.train_function
-    model.fit(batches, validation_data=validation, verbose=0)
-    assert model.train_function is compiled
-
-
-@pytest.mark.skipif(
-    keras.backend.backend() == "torch", reason="torch compiles nothing"
-)
 def test_an_evaluation_within_fit_compiles_no_training_anew(xla, monkeypatch):
     model = make()
     model.compile("sgd")
@@ -247,11 +192,13 @@ def test_an_evaluation_within_fit_compiles_no_training_anew(xla, monkeypatch):
         model.evaluate(other, verbose=0)
 
     monkeypatch.setattr(model.backbone, "forward", spy)
-    model.fit(
-        documents(),
-        epochs=3,
-        callbacks=[keras.callbacks.LambdaCallback(on_epoch_end=watch)],
-        verbose=0,
-    )
-    assert counts[0] > 0
-    assert counts == 3 * counts[:1]
+    watching = keras.callbacks.LambdaCallback(on_epoch_end=watch)
+    arguments = {"validation_data": documents(4), "verbose": 0}
+    model.fit(documents(), epochs=3, callbacks=[watching], **arguments)
+    # PyTorch compiles nothing.
+    if keras.backend.backend() != "torch":
+        assert counts[0] > 0
+        assert counts == 3 * counts[:1]
+    compiled = model.train_function
+    model.fit(documents(), **arguments)
+    assert model.train_function is compiled

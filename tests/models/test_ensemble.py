@@ -18,10 +18,7 @@ pytestmark = pytest.mark.backend
 
 
 def members():
-    return [
-        make(),
-        make("gru_rnn", "none", mixture=NeuralCache(3, 0.5, 0.3)),
-    ]
+    return [make(), make("gru_rnn", "none", mixture=NeuralCache(3, 0.5, 0.3))]
 
 
 def probabilities(model, tokens):

@@ -1,7 +1,11 @@
 import keras
 import numpy as np
 import pytest
+from keras.layers import GRU
+from keras.layers import LSTM
+from keras.layers import Dense
 from layers import arrays
+from layers import assert_close
 
 from memlm_keras import EntailmentClassifier
 from memlm_keras.cells import AssociativeGRUCell
@@ -18,7 +22,7 @@ V, D, H = 17, 5, 4
 
 
 def gru(units):
-    return keras.layers.GRU(units, reset_after=False)
+    return GRU(units, reset_after=False)
 
 
 MODELS = {
@@ -37,14 +41,10 @@ MODELS = {
         "top": gru,
         "conditioning": "source",
     },
-    "lstm": {
-        "recurrent": keras.layers.LSTM,
-        "recurrent_hypothesis": keras.layers.LSTM,
-        "projection": H,
-    },
+    "lstm": {"recurrent": LSTM, "recurrent_hypothesis": LSTM, "projection": H},
     "lstm_attention": {
-        "recurrent": keras.layers.LSTM,
-        "recurrent_hypothesis": keras.layers.LSTM,
+        "recurrent": LSTM,
+        "recurrent_hypothesis": LSTM,
         "memory": lambda units: WordByWordAttention(),
         "projection": H,
     },
@@ -83,7 +83,7 @@ def pairs(random, count=5):
     )
 
 
-def alone(model, premise, hypothesis):
+def inputs_of(premise, hypothesis):
     """One pair without padding."""
     inputs = {
         "premise": premise[None],
@@ -91,7 +91,7 @@ def alone(model, premise, hypothesis):
         "hypothesis": hypothesis[None],
         "hypothesis_length": [len(hypothesis)],
     }
-    return arrays(model({k: np.array(v, "int32") for k, v in inputs.items()}))
+    return {key: np.array(value, "int32") for key, value in inputs.items()}
 
 
 @every_model
@@ -109,10 +109,8 @@ def test_padding_changes_nothing(name, random):
         inputs[key][behind] = 3
     logits = arrays(model(inputs))
     for row, pair in enumerate(batches.order):
-        expected = alone(model, data[0][pair], data[1][pair])
-        np.testing.assert_allclose(
-            logits[row], expected[0], rtol=1e-4, atol=1e-5
-        )
+        expected = model(inputs_of(data[0][pair], data[1][pair]))
+        assert_close(logits[row], expected[0])
 
 
 @pytest.mark.backend(one_in=2)
@@ -146,7 +144,9 @@ def test_the_model_is_its_layers_by_hand(name, random):
             arrays(getattr(model.memory, weight)).astype("float64")
             for weight in WORD_BY_WORD
         ]
-        features, _ = word_by_word(arrays(h)[0], arrays(p)[0], *weights)
+        features, attention = word_by_word(arrays(h)[0], arrays(p)[0], *weights)
+        found = model.attention(inputs_of(premise, hypothesis))
+        assert_close(found[0], attention, rtol=1e-3)
     elif model.pooling is not None:
         features = np.concatenate([arrays(x)[0].mean(axis=0) for x in (p, h)])
     elif model.top is None:
@@ -160,42 +160,22 @@ def test_the_model_is_its_layers_by_hand(name, random):
         features = np.maximum(features @ kernel + bias, 0)
         assert len(features) == units
     kernel, bias = map(arrays, model.head.weights)
-    np.testing.assert_allclose(
-        alone(model, premise, hypothesis)[0],
-        features @ kernel + bias,
-        rtol=1e-4,
-        atol=1e-5,
-    )
+    logits = model(inputs_of(premise, hypothesis))
+    assert_close(logits[0], features @ kernel + bias)
 
 
-def test_attention_is_that_of_the_reference(random):
-    model = make("lstm_attention")
-    data = pairs(random)
+def test_attention_of_padded_pairs(random):
+    model, data = make("lstm_attention"), pairs(random)
     batches = PairBatches(*data, 5, length_multiple=5)
     inputs, _, _ = batches[0]
     found = model.attention(inputs)
-    weights = [
-        arrays(getattr(model.memory, weight)).astype("float64")
-        for weight in WORD_BY_WORD
-    ]
-    for row, pair in enumerate(batches.order):
-        premise, hypothesis = data[0][pair], data[1][pair]
-        project = model.get_layer("projection")
-        p, _, c = model.recurrent(project(model.embedding(premise[None])))
-        h, *_ = model.recurrent_hypothesis(
-            project(model.embedding(hypothesis[None])),
-            initial_state=[keras.ops.zeros_like(c), c],
-        )
-        _, expected = word_by_word(arrays(h)[0], arrays(p)[0], *weights)
-        words = len(hypothesis)
-        np.testing.assert_allclose(
-            found[row, :words, : len(premise)], expected, rtol=1e-3, atol=1e-5
-        )
-        assert not found[row, :, len(premise) :].any()
-        np.testing.assert_array_equal(
-            found[row, words:],
-            found[row, [words - 1] * len(found[row, words:])],
-        )
+    for weights, pair in zip(found, batches.order):
+        (own,) = model.attention(inputs_of(data[0][pair], data[1][pair]))
+        words, length = own.shape
+        assert_close(weights[:words, :length], own, rtol=1e-3)
+        assert not weights[:, length:].any()
+        for padded in weights[words:]:
+            np.testing.assert_array_equal(padded, weights[words - 1])
     with pytest.raises(ValueError, match="needs a memory that attends"):
         make("lstm").attention(inputs)
 
@@ -262,12 +242,9 @@ def test_pairs_that_do_not_fit(sentence, label, message):
         ({"pooling": "max"}, "`pooling` must be one of None, 'mean'"),
         ({"conditioning": "both"}, "one of.*conditioning='both'"),
         ({"conditioning": "source"}, "needs a layer that reads a source"),
-        ({"recurrent": keras.layers.Dense(3)}, "`recurrent` must hold Keras"),
-        ({"top": keras.layers.Dense(3)}, "`top` must hold Keras recurrent"),
-        (
-            {"recurrent": keras.layers.GRU(3, go_backwards=True)},
-            "go_backwards=True",
-        ),
+        ({"recurrent": Dense(3)}, "`recurrent` must hold Keras"),
+        ({"top": Dense(3)}, "`top` must hold Keras recurrent"),
+        ({"recurrent": GRU(3, go_backwards=True)}, "go_backwards=True"),
     ],
 )
 def test_wrong_arguments(arguments, message):

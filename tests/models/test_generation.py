@@ -131,20 +131,6 @@ def test_a_sampler_is_compiled_once(monkeypatch):
     assert found.shape == (1, 9)
 
 
-def test_strings_in_and_out():
-    model = shared()
-    text = model.generate("a b", 5, "greedy", vocabulary=LETTERS)
-    ids = model.generate(LETTERS.encode("a b"), 5, "greedy")
-    assert isinstance(text, str)
-    assert text == " ".join(LETTERS.decode(ids))
-    assert text.startswith("a b ")
-    texts = model.generate(["a b", "c"], 5, "greedy", vocabulary=LETTERS)
-    assert [type(text) for text in texts] == [str, str]
-    assert texts[0] == text
-    with pytest.raises(ValueError, match="`vocabulary`"):
-        model.generate("a b", 5, "greedy")
-
-
 def test_an_empty_string_begins_a_sentence():
     vocabulary = Vocabulary(
         LETTERS.tokens[2:], tokenizer=Tokenizer(split="unicode_script")
@@ -174,14 +160,6 @@ def test_at_least_one_word_follows_each_prompt(sampler):
 
 
 @pytest.mark.parametrize(
-    "sampler, hint", [("topk", "Did you mean 'top_k'"), ("xyz", "'xyz'$")]
-)
-def test_unknown_samplers(sampler, hint):
-    with pytest.raises(ValueError, match=f"`sampler`.*{hint}"):
-        shared().generate([[1, 2]], 5, sampler)
-
-
-@pytest.mark.parametrize(
     "prompt, max_length, message",
     [
         ([[]], 5, "`prompt`.*at least one token"),
@@ -190,6 +168,9 @@ def test_unknown_samplers(sampler, hint):
         ([[1, V]], 5, f"`prompt`.*below the vocabulary size {V}.*{V}"),
     ],
 )
-def test_wrong_prompts(prompt, max_length, message):
+def test_wrong_arguments(prompt, max_length, message):
     with pytest.raises(ValueError, match=message):
         shared().generate(prompt, max_length, "greedy")
+    for name, hint in (("topk", "Did you mean 'top_k'"), ("xyz", "'xyz'$")):
+        with pytest.raises(ValueError, match=f"`sampler`.*{hint}"):
+            shared().generate([[1, 2]], 5, name)

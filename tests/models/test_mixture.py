@@ -135,28 +135,20 @@ def test_training_a_pointer_adds_its_term_to_the_loss(loss):
     assert 0 < weight.sum() < weight.size
     history = model.fit(batches, verbose=0).history
 
-    logits = keras.Model(model.inputs, model.get_layer("head").output)
-    outputs = keras.Model(model.inputs, model.get_layer("head").input)
-    kernel, bias, sentinel = (
-        w.astype("float64") for w in model.mixture.get_weights()
+    ids, head = inputs["token_ids"], model.get_layer("head")
+    logits, outputs = (
+        array(keras.Model(model.inputs, part)(ids)).astype("float64")
+        for part in (head.output, head.input)
     )
+    kernel, bias, sentinel = map(np.float64, model.mixture.get_weights())
+    symbols = {"W": kernel.T, "b": bias, "s": sentinel}
     total = 0.0
     for row in range(2):
-        ids = inputs["token_ids"][row]
-        predicted = softmax(
-            array(logits(ids[None]))[0].astype("float64"), axis=-1
-        )
         mixed, _, pointed = pointer_sentinel(
-            array(outputs(ids[None]))[0].astype("float64"),
-            ids,
-            predicted,
-            {"W": kernel.T, "b": bias, "s": sentinel},
-            4,
+            outputs[row], ids[row], softmax(logits[row], -1), symbols, 4
         )
-        steps = np.arange(len(ids))
-        total -= np.sum(
-            weight[row] * (np.log(mixed) + np.log(pointed))[steps, targets[row]]
-        )
+        logs = (np.log(mixed) + np.log(pointed))[np.arange(9), targets[row]]
+        total -= np.sum(weight[row] * logs)
     expected = total / (weight.sum() if loss == "auto" else 2)
     np.testing.assert_allclose(history["loss"][0], expected, rtol=1e-4)
     # Perplexity and evaluation are of the mixture alone.

@@ -67,13 +67,6 @@ def test_a_file_is_enough_to_score_and_to_write(reloaded):
     assert len(longest[0].split()) == 9
 
 
-@pytest.mark.parametrize("change", ["with_mixture", "with_fixed_dropout"])
-def test_variants_know_it_too(change):
-    model = make(dropout=0.2, memory=None)
-    made = getattr(model, change)(None if "mixture" in change else 0)
-    assert made.vocabulary == VOCABULARY
-
-
 def test_presets_take_it():
     model = memlm.LanguageModel.from_preset(
         "daniluk2017/key_value_predict", vocabulary=VOCABULARY, scale=0.02

@@ -51,34 +51,25 @@ def text(length=120, seed=0):
 def make(scheme="kneser_ney", tied=True, rate=0.6, adapt=True, **arguments):
     options = ("element_wise", "l2", "prediction")
     own = {name: arguments.pop(name) for name in options if name in arguments}
-    own["other_words"] = "sample"
-    word_dropout = arguments.pop("word_dropout", 0.0)
-    initializer = keras.initializers.RandomUniform(-0.8, 0.8)
+    uniform = keras.initializers.RandomUniform(-0.8, 0.8)
+    embedding = SmoothedEmbedding(
+        smoothing=VariationalSmoothing(
+            scheme, rate, seed=1, other_words="sample", **own
+        ),
+        word_dropout=arguments.pop("word_dropout", 0.0),
+        embeddings_initializer=uniform,
+    )
     model = LanguageModel(
-        **{
-            "vocabulary_size": V,
-            "embedding_dim": UNITS,
-            "recurrent": [keras.layers.LSTM(UNITS)],
-            "tie_embeddings": tied,
-            "initializer": keras.initializers.RandomUniform(-0.8, 0.8),
-            "embedding": SmoothedEmbedding(
-                smoothing=VariationalSmoothing(scheme, rate, seed=1, **own),
-                word_dropout=word_dropout,
-                embeddings_initializer=initializer,
-                dtype=arguments.get("dtype"),
-            ),
-            **arguments,
-        }
+        V,
+        UNITS,
+        [keras.layers.LSTM(UNITS)],
+        tie_embeddings=tied,
+        initializer=uniform,
+        **{"embedding": embedding, **arguments},
     )
     if adapt:
         model.smoothing.adapt(StreamStatistics.count(text(), V))
     return model
-
-
-def compile_quickly(model, optimizer="adam", loss="auto"):
-    """XLA would take longer to compile than there is to run."""
-    jit_compile = keras.backend.backend() != "tensorflow" and "auto"
-    model.compile(optimizer, loss, jit_compile=jit_compile)
 
 
 def tables(model):
@@ -161,10 +152,7 @@ def test_predicts_by_the_matrices_of_the_reference(scheme, tied, prediction):
 @pytest.mark.backend("torch")
 @every_model
 def test_a_copy_predicts_otherwise(scheme, tied):
-    model = make(scheme, tied)
-    compile_quickly(model)
-    model.fit(Batches(text(), 2, 10), verbose=0)
-    tokens = sequences()
+    model, tokens = make(scheme, tied), sequences()
     mode = model.with_prediction("mode")
     assert mode.smoothing.prediction == "mode"
     assert np.abs(array(mode(tokens)) - array(model(tokens))).max() > 1e-3
@@ -242,15 +230,10 @@ def test_a_step_in_training_has_the_divergence_among_the_losses(tied):
 
 def test_training_draws_anew_for_each_batch():
     model = make(rate=1.0)
-    compile_quickly(model, keras.optimizers.SGD(0.0))
+    model.compile(keras.optimizers.SGD(0.0))
     inputs = {"token_ids": sequences(), "reset": np.ones(2, "bool")}
-    losses = {
-        float(
-            model.train_on_batch(inputs, sequences(), return_dict=True)["loss"]
-        )
-        for _ in range(4)
-    }
-    assert len(losses) == 4
+    losses = [model.train_on_batch(inputs, sequences())[0] for _ in range(4)]
+    assert len(set(map(float, losses))) == 4
 
 
 @pytest.mark.backend("torch")
@@ -267,7 +250,7 @@ def test_training_draws_anew_for_each_batch():
 )
 def test_trains_with_any_memory(arguments):
     model = make(l2=1e-3, **arguments)
-    compile_quickly(model, keras.optimizers.Adam(0.01))
+    model.compile(keras.optimizers.Adam(0.01))
     batches = SentenceBatches(text(), 4, length_multiple=32)
     before = array(model.embedding.embeddings).copy()
     history = model.fit(batches, validation_data=batches, verbose=0).history
@@ -311,7 +294,7 @@ def divergence(model):
 )
 def test_the_divergence_is_added_once(loss, steps):
     model = make("linear_interpolation", l2=0.1)
-    compile_quickly(model, keras.optimizers.SGD(0.0), loss)
+    model.compile(keras.optimizers.SGD(0.0), loss)
     tokens = sequences(4, 7)
     found = model.fit(tokens, tokens, verbose=0).history
     (loss,), (nats,) = found["loss"], found["nats"]
@@ -320,7 +303,7 @@ def test_the_divergence_is_added_once(loss, steps):
 
 def test_a_sample_is_of_one_call():
     model = make(l2=0.1)
-    compile_quickly(model)
+    model.compile()
     tokens = sequences(4)
     expected = model.evaluate(tokens, tokens, verbose=0)
     model(tokens, training=True)
@@ -394,23 +377,6 @@ def test_samples_average_probabilities(scheme):
     )
 
 
-def test_samples_are_those_of_the_reference():
-    """One word is all that follows: every replaced row is that word's."""
-    tokens = np.array([1] * 30 + [0])
-    model = make("linear_interpolation", rate=1.0, adapt=False)
-    model.smoothing.adapt(StreamStatistics.count(np.array([1, 1]), V))
-    batches = Batches(tokens, 1, 8)
-    matrix = array(model.embedding.embeddings).copy()
-    kernel = LanguageModel(V, UNITS, [keras.layers.LSTM(UNITS)])
-    kernel.recurrent[0].set_weights(model.recurrent[0].get_weights())
-    kernel.embedding.embeddings.assign(np.tile(matrix[1], (V, 1)))
-    kernel.head.kernel.assign(matrix.T)
-    kernel.head.bias.assign(model.head.bias)
-    found = sampled_perplexity(model, batches, samples=1, verbose=0)
-    expected = perplexity(kernel, batches, verbose=0)
-    assert found.loss == pytest.approx(expected.loss, rel=1e-5)
-
-
 @pytest.mark.backend(one_in=2)
 @every_sample
 def test_samples_draw_the_vectors_of_targets(tied, element_wise):
@@ -449,55 +415,31 @@ def test_saved_models_load_without_the_corpus(scheme, tied, reloaded):
 
 def test_statistics_come_before_training():
     model = make(adapt=False)
-    compile_quickly(model)
+    model.compile()
     assert not model.smoothing.adapted
     with pytest.raises(ValueError, match="call `model.smoothing.adapt"):
         model.fit(Batches(text(), 4, 6))
 
 
 @pytest.mark.backend("torch")
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
+def test_what_is_refused():
+    plain = LanguageModel(V, UNITS, [keras.layers.LSTM(UNITS)])
+    batches = Batches(text(), 4, 6)
+    other = VariationalSmoothing("kneser_ney", 0.1, vocabulary_size=9)
+    other = SmoothedEmbedding(smoothing=other)
+    window = memories.KeyValuePredict(window=2)
+    for call, message in (
+        (lambda: make(embedding=other, adapt=False), "must have.*13.*size=9"),
+        (lambda: make(head=TiedProjection()), "the embedding's smoothing has"),
         (
-            {
-                "embedding": SmoothedEmbedding(
-                    smoothing=VariationalSmoothing(
-                        "kneser_ney", 0.1, vocabulary_size=9
-                    )
-                )
-            },
-            "`smoothing` must have.*13.*vocabulary_size=9",
-        ),
-        (
-            {"head": TiedProjection()},
-            "if the embedding's smoothing has the scheme",
-        ),
-        (
-            {"memory": memories.KeyValuePredict(window=2)},
+            lambda: make(memory=window),
             "outputs of size embedding_dim=6.*size 2",
         ),
-    ],
-)
-def test_wrong_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        make(adapt=False, **arguments)
-
-
-@pytest.mark.parametrize("smoothing", [None, 0.1])
-def test_a_smoothed_embedding_has_a_smoothing(smoothing):
-    with pytest.raises(ValueError, match=f"`smoothing` must.*={smoothing}"):
-        SmoothedEmbedding(5, 3, smoothing)
-
-
-@pytest.mark.backend("torch")
-def test_what_plain_models_cannot():
-    model = LanguageModel(V, UNITS, [keras.layers.LSTM(UNITS)])
-    batches = Batches(text(), 4, 6)
-    for call, message in (
-        (lambda: model.with_prediction("mode"), "needs a smoothed model"),
+        (lambda: SmoothedEmbedding(5, 3, None), "`smoothing` must.*=None"),
+        (lambda: SmoothedEmbedding(5, 3, 0.1), "`smoothing` must.*=0.1"),
+        (lambda: plain.with_prediction("mode"), "needs a smoothed model"),
         (lambda: make().with_prediction("median"), "`prediction` must be"),
-        (lambda: sampled_perplexity(model, batches), "smoothed model.*a L"),
+        (lambda: sampled_perplexity(plain, batches), "smoothed model.*a L"),
         (lambda: sampled_perplexity(make(), batches, 0), "`samples` must be"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -17,7 +17,6 @@ from memlm_keras import heads
 from memlm_keras.data import Batches
 from memlm_keras.models.backbone import compile_inference
 from memlm_keras.models.streaming import segments
-from references import daniluk2017 as reference
 
 pytestmark = pytest.mark.backend
 
@@ -73,51 +72,6 @@ def test_an_output_projection_without_bias():
         tokens = tokens_of(2, 3)
         plain.set_weights([*model.get_weights(), np.zeros(V, "float32")])
         close(model(tokens), plain(tokens))
-
-
-@pytest.mark.parametrize(
-    "recurrent, memory",
-    [
-        ("lstm", "none"),
-        ("lstm", "attention"),
-        ("gru_rnn", "key_value"),
-        ("lstm", "key_value_predict"),
-        ("gru_rnn", "ngram"),
-    ],
-)
-def test_logits_equal_the_reference(recurrent, memory):
-    model = shared(recurrent, memory)
-    tokens = tokens_of(2, 6)
-    outputs = model.embedding.get_weights()[0].astype("float64")[tokens]
-    for layer in model.recurrent:
-        name = {"LSTM": "lstm", "GRU": "gru", "SimpleRNN": "simple_rnn"}
-        read = getattr(reference, name[type(layer).__name__])
-        outputs = read(
-            outputs,
-            *(weight.astype("float64") for weight in layer.get_weights()),
-        )
-    if memory != "none":
-        names = ["W^Y", "W^h", "w", "W^r", "W^x"]
-        kernels = model.memory.get_weights()
-        weights = dict(zip(names, (kernel.T for kernel in kernels)))
-        if memory == "ngram":
-            weights = {"W^N": kernels[0].T}
-        else:
-            weights["w"] = weights["w"][0]
-        window = {
-            "slots": array(model.memory.initial_state(2)["window"]),
-            "filled": np.zeros(2, "int"),
-        }
-        outputs, _, _ = getattr(reference, memory)(outputs, weights, window)
-    kernel, bias = model.head.get_weights()
-    expected = outputs @ kernel + bias
-    close(stepped(model, tokens)[0], expected)
-    close(
-        model.score(tokens),
-        np.take_along_axis(
-            reference.log_softmax(expected)[:, :-1], tokens[:, 1:, None], -1
-        )[..., 0],
-    )
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 127, 128, 129, 300])
