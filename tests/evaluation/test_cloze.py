@@ -5,8 +5,6 @@ import functools
 import keras
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from language_models import close
 
 from memlm_keras import LanguageModel
@@ -108,20 +106,6 @@ def test_scores_are_those_of_whole_sentences(name, batch_size):
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
 
 
-@given(
-    sentences=st.integers(0, 3),
-    count=st.integers(1, 7),
-    batch_size=st.integers(1, 8),
-    seed=st.integers(0, 100),
-)
-def test_any_batch_size_and_any_order(sentences, count, batch_size, seed):
-    questions = make_questions(count, seed, sentences)
-    model = make("no_memory")
-    one = cloze_scores(model, questions, VOCABULARY, 4, 0)
-    other = cloze_scores(model, questions[::-1], VOCABULARY, batch_size, 0)
-    np.testing.assert_allclose(one, other[::-1], rtol=1e-5, atol=1e-4)
-
-
 @pytest.mark.parametrize("batch_size", [3, 32])
 def test_a_bidirectional_model_scores_each_sentence_by_itself(batch_size):
     model, questions = make("bidirectional"), make_questions(5, 0, 0)
@@ -140,50 +124,35 @@ def test_wrong_questions_for_a_bidirectional_model():
         cloze_scores(make("other_end"), questions[:1], VOCABULARY)
 
 
-@pytest.fixture
-def shapes(monkeypatch):
-    """Shapes of tokens that a model reads: up to the memory, and to the end."""
-
-    def watch(model):
-        seen = {"_attend": [], "_score": []}
-        for name, calls in seen.items():
-            function = getattr(model, name)
-
-            def counted(tokens, *others, function=function, calls=calls):
-                calls.append(tuple(tokens.shape))
-                return function(tokens, *others)
-
-            monkeypatch.setattr(model, name, counted)
-        return seen
-
-    return watch
-
-
-def test_a_context_is_read_once(shapes, monkeypatch):
-    model, questions = make(), make_questions(7)
-    seen = shapes(model)
-    read, rows_read = model.read, []
-    monkeypatch.setattr(
-        model, "read", lambda rows: rows_read.extend(rows) or read(rows)
-    )
-    cloze_scores(model, questions, VOCABULARY, 3, 0)
-    # Each sentence of a context comes with one end of a sentence.
-    lengths = [len(sum(question.context, ())) + 20 for question in questions]
-    assert sorted(len(row) for row in rows_read if len(row)) == sorted(lengths)
-    # 70 sentences, three at once in batches of three questions: 24 calls, for
-    # none of which the longest query, of 14 tokens with its end, fills 16.
-    assert sum(time for _, time in seen["_score"]) <= 24 * 16
-
-
-def test_few_shapes_are_compiled(shapes):
+def test_a_context_is_read_once_and_few_shapes_are_compiled(monkeypatch):
     model = make()
-    seen = shapes(model)
     questions = [*make_questions(30), *make_questions(3, 1, 3)]
+    read, attend, score = model.read, model._attend, model._score
+    rows, attended, scored = [], [], []
+
+    def read_rows(arrays):
+        rows.extend(len(row) for row in arrays if len(row))
+        return read(arrays)
+
+    def attend_to(tokens, *others):
+        attended.append(tuple(tokens.shape))
+        return attend(tokens, *others)
+
+    def score_of(tokens, *others):
+        scored.append(tuple(tokens.shape))
+        return score(tokens, *others)
+
+    monkeypatch.setattr(model, "read", read_rows)
+    monkeypatch.setattr(model, "_attend", attend_to)
+    monkeypatch.setattr(model, "_score", score_of)
     cloze_scores(model, questions, VOCABULARY, 4, 0)
+    # Each sentence of a context comes with one end of a sentence.
+    lengths = [sum(len(s) + 1 for s in each.context) for each in questions]
+    assert sorted(rows) == sorted(lengths)
     powers = {2**exponent for exponent in range(8)}
-    assert {rows for rows, _ in seen["_attend"] + seen["_score"]} == {4}
-    assert {time for _, time in seen["_attend"]} <= powers
-    assert {time for _, time in seen["_score"]} <= {8, 16, 32, 64, 128}
+    assert {rows for rows, _ in attended + scored} == {4}
+    assert {time for _, time in attended} <= powers
+    assert {time for _, time in scored} <= {8, 16, 32, 64, 128}
 
 
 def test_rows_of_any_lengths_are_read_as_if_alone():

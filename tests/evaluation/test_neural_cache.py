@@ -1,27 +1,15 @@
 import dataclasses
 
-import keras
 import numpy as np
 import pytest
+from language_models import V
+from language_models import make
 
-from memlm_keras import LanguageModel
 from memlm_keras.data import Batches
 from memlm_keras.evaluation import choose_cache
 from memlm_keras.evaluation import perplexity
 from memlm_keras.evaluation.neural_cache import CacheChoice
 from memlm_keras.mixtures import NeuralCache
-
-V = 11
-
-
-def make(mixture=None):
-    return LanguageModel(
-        V,
-        4,
-        [keras.layers.LSTM(5)],
-        initializer=keras.initializers.RandomUniform(-0.8, 0.8),
-        mixture=mixture,
-    )
 
 
 def batches_of(documents, rows):
@@ -38,7 +26,7 @@ def batches_of(documents, rows):
 def test_one_pass_gives_the_perplexity_of_every_cached_model(
     documents, rows, capsys
 ):
-    model, batches = make(), batches_of(documents, rows)
+    model, batches = make("lstm", "none"), batches_of(documents, rows)
     thetas, weights = (0.0, 1.5), (0.1, 0.6)
     choice = choose_cache(model, batches, 6, thetas, weights, verbose=0)
     for row, column in ((0, 1), (1, 0)):
@@ -73,7 +61,7 @@ def test_a_perplexity_that_is_not_finite_is_not_chosen(other):
 
 @pytest.mark.backend
 def test_known_scores_are_not_computed_again(monkeypatch):
-    model, batches = make(), batches_of(True, 2)
+    model, batches = make("lstm", "none"), batches_of(True, 2)
     expected = choose_cache(model, batches, 6, (0.5,), (0.1, 0.6), verbose=0)
     scores = model.score_batches(batches)
     plain = perplexity(model, batches, verbose=0)
@@ -99,9 +87,13 @@ def test_known_scores_are_not_computed_again(monkeypatch):
 )
 def test_bad_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
-        choose_cache(make(), batches_of(False, 1), verbose=0, **arguments)
+        choose_cache(
+            make("lstm", "none"), batches_of(False, 1), verbose=0, **arguments
+        )
 
 
 def test_a_model_with_a_mixture_has_chosen():
     with pytest.raises(ValueError, match="`model` must have no mixture"):
-        choose_cache(make(NeuralCache(3)), batches_of(False, 1))
+        choose_cache(
+            make("lstm", "none", mixture=NeuralCache(3)), batches_of(False, 1)
+        )

@@ -16,6 +16,7 @@ from language_models import make
 from language_models import shared
 
 from memlm_keras import Ensemble
+from memlm_keras.data import Batches
 from memlm_keras.data import Split
 from memlm_keras.data import SubwordVocabulary
 from memlm_keras.data import Tokenizer
@@ -187,31 +188,18 @@ def test_a_model_that_goes_on_learning(reset, evaluator):
     again = surprisal(evaluator, text, VOCABULARY, "nats", reset)
     np.testing.assert_array_equal(again.surprisal, found.surprisal)
 
-    model = evaluator.lm
-    trained = [array(weight) for weight in model.trainable_weights]
-    evaluator.reset()
-    state, before = model.initial_state(1), 0
-    scores, entropies = [], []
-    for segment in map(VOCABULARY.encode_sentence, text):
-        if reset:
-            state, before = model.initial_state(1), 0
-        inputs = np.append(before, segment[:-1])[None]
-        # The model itself, with the weights as they are.
-        for variable, weight in zip(model.trainable_weights, evaluator.weights):
-            variable.assign(weight)
-        logits = array(model.step(inputs, state)[0])[0].astype("float64")
-        logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-        entropies.extend(-(np.exp(logs) * logs).sum(-1))
-        score, state = evaluator.read(inputs, segment[None], state)
-        scores.extend(array(score)[0])
-        before = segment[-1]
-    for variable, weight in zip(model.trainable_weights, trained):
-        variable.assign(weight)
-    np.testing.assert_allclose(-found.surprisal, scores, rtol=1e-4)
-    np.testing.assert_allclose(found.entropy, entropies, rtol=1e-4)
+    lines = [VOCABULARY.encode_sentence(line) for line in text]
+    starts = np.array([0, 5, 10]) if reset else None
+    batches = Batches(np.concatenate(lines), 1, 5, document_starts=starts)
+    scores, _ = evaluator.score_batches(batches)
+    np.testing.assert_allclose(-found.surprisal, scores.ravel(), rtol=1e-4)
     # What would come behind the text teaches nothing.
     for weight, value in zip(evaluator.weights, learned):
         close(weight, value, 1e-4)
+    # The first segment is read with the model's weights, the others are not.
+    fixed = surprisal(evaluator.lm, text, VOCABULARY, "nats", reset).entropy
+    np.testing.assert_allclose(found.entropy[:5], fixed[:5], rtol=1e-4)
+    assert np.abs(found.entropy - fixed)[5:].min() > 1e-4
 
 
 def test_the_table(tmp_path):
@@ -223,16 +211,13 @@ def test_the_table(tmp_path):
     found = model.surprisal('W1 " Zebra 12', vocabulary)
     assert found.words == ("w1", '"', "zebra", "n", "<eos>")
     header, *lines = found.to_tsv().splitlines()
-    assert header.split("\t") == [
-        "sentence",
-        "position",
-        "word",
-        "surprisal_bits",
-        "entropy_bits",
-        "entropy_reduction_bits",
-        "rank",
-        "unknown",
-    ]
+    measures = ("surprisal_{0}", "entropy_{0}", "entropy_reduction_{0}")
+    bits, nats = (
+        [measure.format(unit) for measure in measures]
+        for unit in ("bits", "nats")
+    )
+    words = ["sentence", "position", "word"]
+    assert header.split("\t") == [*words, *bits, "rank", "unknown"]
     assert lines[1].split("\t")[:3] == ["1", "2", '""""']
     assert [line[-1] for line in lines] == ["0", "0", "1", "0", "0"]
     assert float(lines[0].split("\t")[3]) == pytest.approx(
@@ -240,12 +225,8 @@ def test_the_table(tmp_path):
     )
     found.write(tmp_path / "words.tsv")
     assert (tmp_path / "words.tsv").read_text() == found.to_tsv()
-    nats = model.surprisal('W1 " Zebra 12', vocabulary, "nats")
-    assert list(nats.columns())[3:6] == [
-        "surprisal_nats",
-        "entropy_nats",
-        "entropy_reduction_nats",
-    ]
+    found = model.surprisal('W1 " Zebra 12', vocabulary, "nats")
+    assert list(found.columns())[3:6] == nats
 
 
 def test_pieces_of_words_are_joined():
