@@ -79,14 +79,8 @@ def test_scaled_presets_divide(name):
         ("press2016/large_wt_bd", {"embedding_dim": 6}, (6, 6, None)),
         ("salton2017/ptb_combined", {"units": 6, "window": 7}, (6, 6, 7)),
         ("merity2017/wikitext2_pointer_sentinel", {"units": 6}, (6, 650, 100)),
-        (
-            "merity2017/ptb_pointer_sentinel",
-            {"embedding_dim": 4},
-            (650, 4, 100),
-        ),
         ("weissenborn2016/am_gru_shared", {"scale": 0.1}, (10, 300, None)),
         ("weissenborn2016/gru_autoencoder", {"scale": 0.05}, (6, 6, None)),
-        ("weissenborn2016/gru_language_model", {"scale": 0.05}, (10, 10, None)),
         (
             "weissenborn2016/gru_language_model",
             {"units": 6, "embedding_dim": 5},

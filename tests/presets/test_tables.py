@@ -5,18 +5,10 @@ from memlm_keras import presets
 TABLES = presets.tables()
 every_table = pytest.mark.parametrize("name", TABLES)
 
-CITATIONS = {
-    "daniluk2017": "Daniluk et al. (2017)",
-    "tran2016": "Tran et al. (2016)",
-    "salton2017": "Salton et al. (2017)",
-    "zaremba2014": "Zaremba et al. (2014)",
-    "press2016": "Press and Wolf (2016)",
-    "gal2016": "Gal and Ghahramani (2016)",
-    "grave2017": "Grave et al. (2017)",
-    "merity2017": "Merity et al. (2017)",
-    "kong2019": "Kong et al. (2019)",
-    "weissenborn2016": "Weissenborn (2016)",
-}
+PAPERS = """
+    daniluk2017 tran2016 salton2017 zaremba2014 press2016 gal2016 grave2017
+    merity2017 kong2019 weissenborn2016
+""".split()
 
 
 def by_label(name):
@@ -25,10 +17,14 @@ def by_label(name):
 
 def test_papers():
     papers = presets.papers()
-    assert {name: papers[name].citation for name in CITATIONS} == CITATIONS
-    for name in CITATIONS:
-        assert papers[name].title and papers[name].where
-        assert f"({papers[name].year})" in papers[name].citation
+    assert set(papers) >= set(PAPERS)
+    for name in PAPERS:
+        paper = papers[name]
+        assert name == f"{paper.authors[0].lower()}{paper.year}"
+        assert paper.title and paper.where
+    assert papers["weissenborn2016"].citation == "Weissenborn (2016)"
+    assert papers["press2016"].citation == "Press and Wolf (2016)"
+    assert papers["kong2019"].citation == "Kong et al. (2019)"
     names = """
         daniluk2017/windows daniluk2017/ngrams daniluk2017/models
         daniluk2017/cbt tran2016/perplexity tran2016/completion
@@ -79,32 +75,14 @@ def test_numbers_belong_to_measures_and_texts(name):
     [
         ("tran2016/perplexity", "rm_tm_gated", "ptb", {"test": 123.5}),
         ("tran2016/perplexity", "rm_tm_gated", "wikitext-2", {}),
-        ("daniluk2017/models", "lstm", "ptb", {}),
-        ("kong2019/wikitext2", "kong2019/vs_linear_512", "ptb", {}),
-        (
-            *("kong2019/wikitext2", "kong2019/vs_linear_512", "wikitext-2"),
-            {"dev": 84.0, "test": 79.6},
-        ),
         # Numbers of a cache stand beside those with a cache.
         (
             *("baselines/wikitext2", "grave2017/wikitext2_cache_2000"),
             *("wikitext-2", {"test, cache": 68.9}),
         ),
         (
-            *("baselines/wikitext2", "grave2017/wikitext2_lstm", "wikitext-2"),
-            {"test": 99.3},
-        ),
-        (
             *("baselines/ptb", "gal2016/large", "ptb"),
             {"dev": 77.9, "test": 75.2, "test, Monte Carlo": 73.4},
-        ),
-        (
-            *("daniluk2017/cbt", "lstm", "cbt"),
-            {"NE": 0.523, "CN": 0.604, "V": 0.819, "P": 0.786},
-        ),
-        (
-            "weissenborn2016/entailment",
-            *("weissenborn2016/dual_am_gru_shared", "snli", {"test": 84.4}),
         ),
     ],
 )
@@ -114,15 +92,12 @@ def test_published_numbers_of_a_row_on_a_text(table, label, corpus, numbers):
     assert row.published_on("sick") == row.published_on(None) == {}
 
 
-def test_windows():
+def test_rows_of_windows_and_of_a_grid():
     rows = by_label("daniluk2017/windows")
-    assert len(rows) == 16
-    assert not rows["key_value, window 10"].changes
-    assert rows["key_value, window 15"].changes == {"window": 15}
-    assert rows["key_value, window 15"].published[0].numbers == {"test": 78.9}
-
-
-def test_figure_1_has_four_points_of_one_row():
+    assert len(rows) == 16 and not rows["key_value, window 10"].changes
+    row = rows["key_value, window 15"]
+    assert row.changes == {"window": 15}
+    assert row.published[0].numbers == {"test": 78.9}
     (row,) = TABLES["kong2019/grid"].rows
     assert row.preset == "kong2019/vs_kneser_ney_512"
     assert row.grid == {"rate": [0.1, 0.2, 0.3, 0.4]}

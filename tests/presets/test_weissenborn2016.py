@@ -9,35 +9,6 @@ from memlm_keras import models
 from memlm_keras import presets
 from memlm_keras.cells import AssociativeGRUCell
 
-CLASSIFIERS = presets.names("EntailmentClassifier")
-
-
-@pytest.mark.parametrize("name", CLASSIFIERS)
-def test_parts_of_classifiers(name):
-    row = name.partition("/")[2]
-    model = EntailmentClassifier.from_preset(name, 7, scale=0.05)
-    units = presets.get(name, scale=0.05)["units"]
-    if row == "lstm_network":
-        assert model.pooling == "mean" and model.recurrent.cell.fusion
-    elif "lstm" in row:
-        assert model.top is None and model.projection == units
-    else:
-        assert model.classifier_units == (units, units)
-        assert model.top.units == units
-    shared = model.recurrent_hypothesis is None
-    assert shared == row.endswith(("shared", "shared_large", "network"))
-    reads_source = "dual" in row or row == "lstm_network"
-    assert model.conditioning == ("source" if reads_source else "memory")
-
-
-def test_training_of_classifiers():
-    preset = presets.get("weissenborn2016/dual_am_gru_shared")
-    optimizer = keras.optimizers.deserialize(preset["optimizer"])
-    assert (optimizer.beta_1, optimizer.beta_2) == (0.0, 0.999)
-    assert preset["schedule"]["batches_between_checks"] == 1000
-    assert preset["schedule"]["epochs_of_fixed_vectors"] == 1
-    assert preset["data"]["vectors"] == "GloVe"
-
 
 @pytest.mark.parametrize(
     "name", [n for n in presets.names() if n.startswith("weissenborn2016/")]
@@ -79,12 +50,3 @@ def test_models_of_ones_own_begin_as_their_cells_need():
     assert (largest(ones) == 1).all()
     copy = EntailmentClassifier.from_config(ones.get_config())
     assert (largest(copy) == 1).all()
-
-
-@pytest.mark.parametrize("row", ["gru", "dual_am_gru"])
-def test_autoencoders(row):
-    preset = f"weissenborn2016/{row}_autoencoder"
-    model = SequenceAutoencoder.from_preset(preset, 11, scale=0.05)
-    encoder, decoder = model.readers
-    assert encoder is not decoder
-    assert model.conditioning == ("source" if "dual" in row else "memory")
