@@ -15,25 +15,14 @@ from memlm_keras import analysis
 from memlm_keras.cells import AssociativeGRUCell
 from memlm_keras.cells import AssociativeMemoryCell
 from memlm_keras.cells import DualAssociativeGRUCell
+from references import weissenborn2016 as reference
 
 V, H = 11, 6
 SOURCE, TARGET = [5, 7, 2, 9], [7, 2, 3]
 
 
-def enlarged(model):
-    for index, weight in enumerate(model.trainable_variables):
-        random = np.random.default_rng(index)
-        weight.assign(random.uniform(-0.7, 0.7, weight.shape))
-    return model
-
-
 def classifier(cell, conditioning):
-    return enlarged(EntailmentClassifier(V, 4, cell, conditioning=conditioning))
-
-
-def autoencoder():
-    cells = AssociativeGRUCell(H), DualAssociativeGRUCell(H)
-    return enlarged(SequenceAutoencoder(V, 4, *cells))
+    return EntailmentClassifier(V, 4, cell, conditioning=conditioning)
 
 
 MODELS = {
@@ -42,31 +31,25 @@ MODELS = {
         AssociativeMemoryCell(keras.layers.LSTMCell(H)), "memory"
     ),
     "alone": lambda: classifier(AssociativeGRUCell(H), None),
-    "autoencoder": autoencoder,
+    "autoencoder": lambda: SequenceAutoencoder(
+        V, 4, AssociativeGRUCell(H), DualAssociativeGRUCell(H)
+    ),
 }
 
 
 def read_by_hand(cell, key, memory):
-    """Equation 5, copy by copy, with NumPy's complex numbers."""
-    half = cell.memory_units // 2
-    found = 0
-    copies = memory.reshape(cell.num_copies, 2 * half)
-    for permutation, copy in zip(array(cell.permutations), copies):
-        value = copy[:half] + 1j * copy[half:]
-        found = found + key[permutation].conj() * value
-    found = found / cell.num_copies
-    return np.concatenate([found.real, found.imag])
+    copies = memory.reshape(cell.num_copies, -1)
+    copies = [*map(reference.to_complex, copies)]
+    return reference.to_real(
+        reference.read(key, copies, array(cell.permutations))
+    )
 
 
 def key_by_hand(model, cell, token, output):
-    """Equations 8 to 10."""
-    columns = cell.memory_units
     x = array(model.vectors(np.array([[token]])))[0, 0]
     kernel, recurrent = array(cell.kernel), array(cell.recurrent_kernel)
-    key = x @ kernel[:, :columns] + output @ recurrent[:, :columns]
-    re, im = np.split(key, 2)
-    key = re + 1j * im
-    return key / np.maximum(1.0, np.abs(key))
+    key = (x @ kernel + output @ recurrent)[: cell.memory_units]
+    return reference.normalize(reference.to_complex(key), "bound")
 
 
 def states_after(model, reader, tokens, start):
@@ -85,27 +68,26 @@ def states_after(model, reader, tokens, start):
 @pytest.mark.parametrize("written", ["written", "state"])
 def test_steps_are_those_of_the_layers(name, written):
     model = MODELS[name]()
+    for index, weight in enumerate(model.trainable_variables):
+        random = np.random.default_rng(index)
+        weight.assign(random.uniform(-0.7, 0.7, weight.shape))
     found = analysis.associations(model, SOURCE, TARGET, written)
     first, second = model.readers
     states = states_after(model, first, SOURCE, first.get_initial_state(1))
-    cell, half = first.cell, H // 2
+    cell = first.cell
     for step, token in enumerate(SOURCE):
         before, after = states[step], states[step + 1]
         key = key_by_hand(model, cell, token, before[0])
-        np.testing.assert_allclose(
-            found.keys[step], np.concatenate([key.real, key.imag]), atol=1e-5
-        )
+        expected = reference.to_real(key)
+        np.testing.assert_allclose(found.keys[step], expected, atol=1e-5)
         stored = found.written[step]
         if written == "state":
             own = read_by_hand(cell, key, before[1])
             stored = stored - own
         # What was added to the first copy, whose keys are not permuted.
-        change = (after[1] - before[1])[:H]
-        np.testing.assert_allclose(
-            key * (stored[:half] + 1j * stored[half:]),
-            change[:half] + 1j * change[half:],
-            atol=1e-4,
-        )
+        change = reference.to_complex((after[1] - before[1])[:H])
+        stored = key * reference.to_complex(stored)
+        np.testing.assert_allclose(stored, change, atol=1e-4)
     start = [keras.ops.convert_to_tensor(state[None]) for state in states[-1]]
     start = model.states_for_target(start)
     memory = array(start[-1])[0]
@@ -116,13 +98,10 @@ def test_steps_are_those_of_the_layers(name, written):
         np.testing.assert_allclose(
             found.read[step], read_by_hand(second.cell, key, of), atol=1e-4
         )
-    cosines = [
-        [
-            r @ w / max(np.linalg.norm(r) * np.linalg.norm(w), 1e-9)
-            for w in found.written
-        ]
-        for r in found.read
+    norms = [
+        np.linalg.norm(part, axis=1) for part in (found.read, found.written)
     ]
+    cosines = found.read @ found.written.T / np.maximum(np.outer(*norms), 1e-9)
     np.testing.assert_allclose(found.similarity, cosines, atol=1e-4)
 
 

@@ -1,4 +1,4 @@
-"""The picture of Salton et al. (2017), against the equations word by word."""
+"""The picture of Salton et al. (2017), word by word."""
 
 import keras
 import numpy as np
@@ -27,37 +27,21 @@ def predictions(model, sentence=SENTENCE):
     return analysis.sentence_predictions(model, sentence, VOCABULARY)
 
 
-def test_a_single_score_weighs_the_words_before():
-    model = trained(Attentive("single", window=20))
-    found = predictions(model)
-    weights = analysis.attention_by_word(found)
-
-    tokens = VOCABULARY.encode(["<eos>", *SENTENCE.split()])[None]
-    outputs = model.recurrent[0](model.embedding(tokens))[0]
-    kernel, score = (
-        np.array(keras.ops.convert_to_numpy(weight), "float64")
-        for weight in (model.memory.memory_kernel, model.memory.score_kernel)
-    )
-    outputs = np.array(keras.ops.convert_to_numpy(outputs[0]), "float64")
-    scores = np.exp(np.tanh(outputs @ kernel) @ score)[:, 0]
-    expected = np.zeros((8, 8))
-    for step in range(1, 8):
-        expected[step, :step] = scores[:step] / scores[:step].sum()
-    np.testing.assert_allclose(weights, expected, atol=1e-5)
-
-
+@pytest.mark.parametrize("memory", [MemoryBlock, Attentive])
 @pytest.mark.parametrize("window", [1, 3, 8, 20])
-def test_each_weight_is_that_of_its_word(window):
-    model = trained(MemoryBlock(window))
-    found = predictions(model)
+def test_each_weight_is_that_of_its_word(memory, window):
+    memory = memory(window=window)
+    found = predictions(trained(memory))
     weights = analysis.attention_by_word(found)
     assert weights.shape == (8, 8)
     for step, word in np.ndindex(8, 8):
-        slot = window - 1 - (step - word)
-        held = 0 <= step - word < window
-        expected = found.weights[step, slot] if held else 0.0
+        back = step - word - memory.steps_back
+        held = 0 <= back < window
+        expected = found.weights[step, window - 1 - back] if held else 0.0
         assert weights[step, word] == expected
-    np.testing.assert_allclose(weights.sum(axis=1), 1.0, rtol=1e-5)
+    # While the memory holds all words before.
+    sums = weights[memory.steps_back : window].sum(axis=1)
+    np.testing.assert_allclose(sums, 1.0, rtol=1e-5)
 
 
 def test_both_scores_are_drawn_side_by_side(tmp_path):
