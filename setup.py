@@ -69,7 +69,6 @@ setup(
             "pytest",
             "pytest-xdist",
             "hypothesis",
-            "nltk",
             *SENTENCES,
             *TENSORBOARD,
             *SERVING,

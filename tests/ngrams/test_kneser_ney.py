@@ -1,13 +1,11 @@
-"""Kneser-Ney smoothing against its equations, and against NLTK."""
+"""Kneser-Ney smoothing against its equations."""
 
 import warnings
 
-import nltk.lm
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nltk.util import everygrams
 
 from memlm_keras import data
 from memlm_keras.ngrams import KneserNey
@@ -132,33 +130,6 @@ def test_cut_offs_leave_rare_ngrams_out(text):
     same = trained(text, 40, order=3, minimum_counts=2)
     assert same.minimum_counts == 2
     assert same.num_ngrams[0] == 40 and same.num_ngrams[1] < cut.num_ngrams[1]
-
-
-# NLTK takes one discount, which it is given; does not discount single words
-# nor interpolate them with the uniform distribution, which a discount of 0
-# is here; and takes N1+(. c w) for the counts of all lower orders.
-@pytest.mark.parametrize("order", [2, 3, 4])
-def test_streams_as_nltk_has_them(text, order):
-    # Nothing precedes the words that a text begins with: they occur again, so
-    # that every n-gram has something before it, as NLTK's back-off supposes.
-    text = np.concatenate([text[:200], [0], text[:20]])
-    stream = ["0", *text.astype(str)]
-    reference = nltk.lm.KneserNeyInterpolated(order, discount=0.6)
-    reference.fit(
-        [list(everygrams(stream, max_len=order))], vocabulary_text=stream
-    )
-    model = trained(
-        text,
-        40,
-        order=order,
-        discounts=[0.0, *[0.6] * (order - 1)],
-        sentence_boundaries=False,
-    )
-    expected = [
-        reference.score(stream[end], stream[max(0, end - order + 1) : end])
-        for end in range(1, len(stream))
-    ]
-    np.testing.assert_allclose(np.exp(model.score(text)), expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
