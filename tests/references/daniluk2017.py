@@ -171,43 +171,5 @@ def run(step, inputs, states, noise=None):
     return outputs, new_states
 
 
-def lstm(inputs, kernel, recurrent_kernel, bias):
-    """Keras' LSTM from a zero state; gates input, forget, cell, output."""
-
-    def step(x, states, _):
-        h, c = states
-        gates = x @ kernel + h @ recurrent_kernel + bias
-        i, f, candidate, o = np.split(gates, 4)
-        c = sigmoid(f) * c + sigmoid(i) * np.tanh(candidate)
-        return [sigmoid(o) * np.tanh(c), c]
-
-    zeros = np.zeros((len(inputs), len(recurrent_kernel)))
-    return run(step, inputs, [zeros, zeros])[0]
-
-
-def gru(inputs, kernel, recurrent_kernel, bias):
-    """Keras' GRU (`reset_after=True`) from a zero state; gates z, r, h."""
-
-    def step(x, states, _):
-        (h,) = states
-        x_z, x_r, x_h = np.split(x @ kernel + bias[0], 3)
-        h_z, h_r, h_h = np.split(h @ recurrent_kernel + bias[1], 3)
-        z, r = sigmoid(x_z + h_z), sigmoid(x_r + h_r)
-        return [z * h + (1 - z) * np.tanh(x_h + r * h_h)]
-
-    zeros = np.zeros((len(inputs), len(recurrent_kernel)))
-    return run(step, inputs, [zeros])[0]
-
-
-def simple_rnn(inputs, kernel, recurrent_kernel, bias):
-    """Keras' SimpleRNN (tanh) from a zero state."""
-
-    def step(x, states, _):
-        return [np.tanh(x @ kernel + states[0] @ recurrent_kernel + bias)]
-
-    zeros = np.zeros((len(inputs), len(recurrent_kernel)))
-    return run(step, inputs, [zeros])[0]
-
-
 def sigmoid(values):
     return 1 / (1 + np.exp(-values))
