@@ -146,12 +146,10 @@ def test_cloze_is_the_score_of_the_whole_text(models, name):
     found = cloze_scores(model, questions, VOCABULARY, verbose=0)
     chosen = []
     for question, scores in zip(questions, found):
+        context = sum(((*each, "<eos>") for each in question.context), ())
         for candidate, score in zip(question.candidates, scores):
-            context = [
-                word for each in question.context for word in (*each, "<eos>")
-            ]
-            query = [*question.filled(candidate), "<eos>"]
-            whole = model.score(VOCABULARY.encode([*context, *query]))
+            text = [*context, *question.filled(candidate), "<eos>"]
+            whole = model.score(VOCABULARY.encode(text))
             assert score == pytest.approx(whole[len(context) :].sum())
         chosen.append(question.candidates[int(np.argmax(scores))])
     result = cloze_accuracy(model, questions, VOCABULARY, verbose=0)
