@@ -19,13 +19,9 @@ CONTEXT = tuple(tuple(sentence.split()) for sentence in CBT_SENTENCES)
 
 
 @pytest.fixture
-def read(tmp_path):
-    def read(text):
-        path = tmp_path / "cbtest_NE_train.txt"
-        path.write_bytes(text.encode())
-        return list(read_cloze_questions(path))
-
-    return read
+def read(write):
+    name = "cbtest_NE_train.txt"
+    return lambda text: list(read_cloze_questions(write(text, name)))
 
 
 @pytest.fixture

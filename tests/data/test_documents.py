@@ -123,9 +123,8 @@ def test_a_file_must_say_where_documents_begin(file):
         data.load_documents(file.with_name("nowhere"))
 
 
-def test_a_single_text_is_split_in_its_order(tmp_path):
-    path = tmp_path / "notes.txt"
-    path.write_text("".join(f"word {i}\n\n" for i in range(40)))
+def test_a_single_text_is_split_in_its_order(write):
+    path = write("".join(f"word {i}\n\n" for i in range(40)), "notes.txt")
     vocabulary = data.Vocabulary(["word", *map(str, range(40))])
     corpus = data.load_text(path, vocabulary=vocabulary)
     assert corpus.name == "notes" and not corpus.has_documents
@@ -156,9 +155,8 @@ def test_a_single_text_of_documents_is_split_between_them(folder, tmp_path):
         data.load_text(path, path)
 
 
-def test_what_unknown_words_are_like_is_learnt(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("a b a rare\n" * 1 + "a b\n" * 9 + "a new\na other\n")
+def test_what_unknown_words_are_like_is_learnt(write):
+    path = write("a b a rare\n" + "a b\n" * 9 + "a new\na other\n")
     corpus = data.load_text(path)
     assert corpus.vocabulary.tokens == ("<eos>", "<unk>", "a", "b")
     assert 1 in corpus.train.tokens and 1 in corpus.validation.tokens
@@ -172,9 +170,8 @@ def test_what_unknown_words_are_like_is_learnt(tmp_path):
         data.load_text(path, vocabulary=data.Vocabulary(["a", "b", "rare"]))
 
 
-def test_a_vocabulary_says_how_text_is_read(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("Don't STOP.\n" * 4)
+def test_a_vocabulary_says_how_text_is_read(write):
+    path = write("Don't STOP.\n" * 4, "text.txt")
     vocabulary = data.Vocabulary(
         ["don", "'", "t", "stop", "."],
         tokenizer=data.Tokenizer("unicode_script", lowercase=True),
@@ -197,9 +194,8 @@ UNSPACED = "今天天气很好，我们去公园散步。\n他说明天会下雨
 SPACED = "今天 天气 很 好 ， 我们 去 公园 散步 。\n他 说 明天 会 下雨 。\n" * 20
 
 
-def test_text_without_spaces_needs_a_tokenization(tmp_path):
-    path = tmp_path / "notes.txt"
-    path.write_text(UNSPACED, encoding="utf-8")
+def test_text_without_spaces_needs_a_tokenization(write):
+    path = write(UNSPACED, "notes.txt")
     with pytest.raises(ValueError, match="few spaces.*12 char.*=characters"):
         data.load_text(path)
     with pytest.raises(ValueError, match="notes.txt has few spaces"):
@@ -213,9 +209,8 @@ def test_text_without_spaces_needs_a_tokenization(tmp_path):
     data.load_text(path, vocabulary=corpus.vocabulary)
 
 
-def test_text_with_spaces_is_read_as_before(tmp_path):
-    path = tmp_path / "notes.txt"
-    path.write_text(SPACED, encoding="utf-8")
+def test_text_with_spaces_is_read_as_before(write):
+    path = write(SPACED, "notes.txt")
     assert "公园" in data.load_text(path).vocabulary
     path.write_text("ACGTACGTACGT\nGGGTTTAAACCC\n" * 4)
     assert "ACGTACGTACGT" in data.load_text(path).vocabulary

@@ -55,10 +55,9 @@ _SNLI_HEADER = "gold_label\tsentence1_binary_parse\tsentence2_binary_parse"
         ("a.txt", _SNLI_HEADER + "\nneutral\tA\t( )\n", "line 2: `hypothesis`"),
     ],
 )
-def test_damaged_snli(tmp_path, name, text, message):
-    (tmp_path / name).write_text(text)
+def test_damaged_snli(write, name, text, message):
     with pytest.raises(ValueError, match=message):
-        list(data.read_snli(tmp_path / name))
+        list(data.read_snli(write(text, name)))
 
 
 def test_both_releases_of_sick(tmp_path):

@@ -32,12 +32,10 @@ def enclosed(texts=QUESTIONS):
 
 
 @pytest.fixture
-def read(tmp_path):
+def read(write):
     def read(texts, **kwargs):
-        paths = [tmp_path / "questions.txt", tmp_path / "answers.txt"]
-        for path, text in zip(paths, texts):
-            path.write_bytes(text.encode())
-        return completion_questions(*paths, **kwargs)
+        names = ("questions.txt", "answers.txt")
+        return completion_questions(*map(write, texts, names), **kwargs)
 
     return read
 

@@ -387,14 +387,9 @@ def test_characters_that_are_read_as_bytes(english_vocabulary):
     assert not list(entered.notes())
 
 
-def test_a_text_says_which_characters_training_lacks(tmp_path, capsys):
-    for name, text in (
-        ("train", "don't go\n"),
-        ("valid", "don't go\n"),
-        ("test", "don\u2019t go\n"),
-    ):
-        (tmp_path / name).write_text(text * 3, "utf-8")
-    paths = [tmp_path / name for name in ("train", "valid", "test")]
+def test_a_text_says_which_characters_training_lacks(write, tmp_path, capsys):
+    texts = ("don't go\n", "don't go\n", "don\u2019t go\n")
+    paths = [write(text * 3, f"{name}.txt") for name, text in enumerate(texts)]
     with pytest.warns(UserWarning, match="no model can learn"):
         load_text(*paths, cache_dir=tmp_path / "cache")
     said = capsys.readouterr().out
@@ -402,9 +397,8 @@ def test_a_text_says_which_characters_training_lacks(tmp_path, capsys):
     assert "'\u2019' (3)" in said
 
 
-def test_rare_words_of_training_have_characters_that_it_knows(tmp_path, capsys):
-    path = tmp_path / "text"
-    path.write_text("go\ngo\nwhat?\n", "utf-8")
+def test_rare_words_of_training_have_known_characters(write, tmp_path, capsys):
+    path = write("go\ngo\nwhat?\n")
     load_text(path, path, path, minimum_count=2, cache_dir=tmp_path / "cache")
     assert "are in no word" not in capsys.readouterr().out
 

@@ -111,10 +111,8 @@ def test_equality_and_representation(vocabulary):
         ("7\n", ("7",)),
     ],
 )
-def test_plain_list_of_tokens(tmp_path, text, tokens):
-    path = tmp_path / "vocabulary.txt"
-    path.write_bytes(text.encode())
-    assert Vocabulary.from_file(path).tokens[2:] == tokens
+def test_plain_list_of_tokens(write, text, tokens):
+    assert Vocabulary.from_file(write(text)).tokens[2:] == tokens
 
 
 @pytest.mark.parametrize(
@@ -129,12 +127,12 @@ def test_plain_list_of_tokens(tmp_path, text, tokens):
         (b'{\n"tokens": [\n"the",\n', "vocabulary.txt is damaged"),
     ],
 )
-def test_bad_files_are_named(tmp_path, content, message):
-    path = tmp_path / "vocabulary.txt"
-    with pytest.raises(FileNotFoundError, match="vocabulary.txt"):
-        Vocabulary.from_file(path)
-    path.write_bytes(content)
+def test_bad_files_are_named(write, content, message):
+    path = write(content, "vocabulary.txt")
     with pytest.raises(ValueError, match=message):
+        Vocabulary.from_file(path)
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match="vocabulary.txt"):
         Vocabulary.from_file(path)
 
 
