@@ -205,6 +205,47 @@ def write_vectors(path, words, dimension=3):
     )
 
 
+# === Test suites ===
+
+
+def suite(name="number_mine", **others):
+    """A suite of SyntaxGym, of words of `language_models`."""
+    texts = {
+        1: {
+            "same": ["w1 w2", "w3", "", "w4 w5"],
+            "other": ["w1 w2", "w6 w7", "w8", "w4"],
+        },
+        2: {
+            "same": ["", "zebra", "w2", "w3"],
+            "other": ["w1", "zebra", "w2", ""],
+        },
+    }
+    return {
+        "meta": {"name": name, "metric": "sum", **others},
+        "region_meta": {"1": "subject", "2": "verb", "3": "x", "4": "end"},
+        "predictions": [
+            {"type": "formula", "formula": "(2;%same%) < (2;%other%)"},
+            {"type": "formula", "formula": "(*;%same%) > (4;%other%)"},
+        ],
+        "items": [
+            {
+                "item_number": number,
+                "conditions": [
+                    {
+                        "condition_name": condition,
+                        "regions": [
+                            {"region_number": place, "content": text}
+                            for place, text in enumerate(regions, 1)
+                        ],
+                    }
+                    for condition, regions in conditions.items()
+                ],
+            }
+            for number, conditions in texts.items()
+        ],
+    }
+
+
 # === Treebanks ===
 
 PARSED = """\

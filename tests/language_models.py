@@ -133,6 +133,25 @@ def stepped(model, tokens, state=None):
     return np.concatenate(logits, axis=1), state
 
 
+def summed(model, text, eos=False, begin=0, mean=False):
+    """The sum over the tokens from `begin` on, read one after another."""
+    ids = [0, *(VOCABULARY[word] for word in text.split()), *[0] * eos]
+    total = 0.0
+    if hasattr(model, "step"):
+        state = model.initial_state(1)
+    for place, target in enumerate(ids[1:]):
+        if hasattr(model, "step"):
+            logits, state = model.step(np.array([[ids[place]]], "int32"), state)
+            row = array(logits)[0, 0].astype("float64")
+            row = row - np.log(np.exp(row).sum())
+        else:
+            row = model.log_probabilities_at(
+                np.array(ids[1:], "int32"), place, place + 1
+            )[0]
+        total += row[target] if place >= begin else 0.0
+    return total / (len(ids) - 1 - begin) if mean else total
+
+
 def expected_of_batches(model, batches, attends=False):
     """What steps give over batches, each row begun anew where it says so."""
     start = state = model.initial_state(batches.batch_size)

@@ -10,11 +10,12 @@ from corpus_files import shared_data
 from language_models import VOCABULARY
 from language_models import Preferring
 from language_models import V
-from language_models import array
 from language_models import counted
 from language_models import make
 from language_models import shared
+from language_models import summed
 from scipy import stats
+from written_files import read_csv
 
 from memlm_keras import Ensemble
 from memlm_keras.data import SubwordVocabulary
@@ -60,25 +61,6 @@ MODELS = {
 }
 
 
-def expected(model, text, eos=False, begin=0, mean=False):
-    """The sum over the tokens from `begin` on, read one after another."""
-    ids = [0, *(VOCABULARY[word] for word in text.split()), *[0] * eos]
-    total = 0.0
-    if hasattr(model, "step"):
-        state = model.initial_state(1)
-    for place, target in enumerate(ids[1:]):
-        if hasattr(model, "step"):
-            logits, state = model.step(np.array([[ids[place]]], "int32"), state)
-            row = array(logits)[0, 0].astype("float64")
-            row = row - np.log(np.exp(row).sum())
-        else:
-            row = model.log_probabilities_at(
-                np.array(ids[1:], "int32"), place, place + 1
-            )[0]
-        total += row[target] if place >= begin else 0.0
-    return total / (len(ids) - 1 - begin) if mean else total
-
-
 @pytest.mark.backend
 @pytest.mark.parametrize("name", MODELS)
 def test_scores_are_sums_from_the_first_word_on(name):
@@ -90,7 +72,7 @@ def test_scores_are_sums_from_the_first_word_on(name):
         for place, (good, bad) in enumerate(SENTENCES):
             for found, text in ((result.good, good), (result.bad, bad)):
                 assert found[place] == pytest.approx(
-                    expected(model, text, eos, mean=mean), rel=1e-5
+                    summed(model, text, eos, mean=mean), rel=1e-5
                 )
         # The same sentences have the same score to the last digit.
         assert result.same.tolist() == [False, False, True, False, True]
@@ -144,7 +126,7 @@ def test_methods_with_prefixes():
         (two.bad, "w9 w4 w2", 1),
     ):
         assert found[0] == pytest.approx(
-            expected(model, text, begin=begin), rel=1e-5
+            summed(model, text, begin=begin), rel=1e-5
         )
     with pytest.raises(ValueError, match="`eos` needs method="):
         minimal_pairs(model, PREFIXES, VOCABULARY, "one_prefix", eos=True)
@@ -175,16 +157,11 @@ def test_pieces_of_words_belong_to_their_word():
 
 
 def test_ties_are_honest():
+    texts = ("w1/w2/a", "w1/w2/a", "w2/w1/a", "zebra/yak/a", "w1 w4/w2 w3/b")
+    names = ("sentence_good", "sentence_bad", "UID", "f")
     pairs = [
-        {"sentence_good": good, "sentence_bad": bad, "UID": paradigm, "f": "x"}
-        for good, bad, paradigm in (
-            ("w1", "w2", "a"),
-            ("w1", "w2", "a"),
-            ("w2", "w1", "a"),
-            ("zebra", "yak", "a"),
-            ("w1 w4", "w2 w3", "b"),
-            ("zebra", "yak", "b"),
-        )
+        dict(zip(names, (*text.split("/"), "x")))
+        for text in (*texts, "zebra/yak/b")
     ]
     result = minimal_pairs(Preferring(), pairs, verbose=0)
     a, b = result.by("paradigm").values()
@@ -205,12 +182,9 @@ def test_ties_are_honest():
 
 
 def test_intervals():
+    names = ("sentence_good", "sentence_bad", "UID")
     pairs = [
-        {
-            "sentence_good": "w1",
-            "sentence_bad": "w2" if number % 3 else "w0",
-            "UID": str(number % 2),
-        }
+        dict(zip(names, ("w1", "w2" if number % 3 else "w0", str(number % 2))))
         for number in range(60)
     ]
     result = minimal_pairs(Preferring(), pairs, verbose=0)
@@ -233,33 +207,15 @@ def test_the_table(tmp_path):
     ]
     result = minimal_pairs(Preferring(), pairs, verbose=0)
     result.write(tmp_path / "pairs.tsv")
-    header, first, second = [
-        line.split("\t")
-        for line in (tmp_path / "pairs.tsv").read_text().splitlines()
-    ]
-    assert header == [
-        "sentence_good",
-        "sentence_bad",
-        "mine",
-        "yours",
-        "score_good",
-        "score_bad",
-        "score_difference",
-        "unknown_good",
-        "unknown_bad",
-        "same",
-    ]
-    assert first[2:] == [
-        "x",
-        "",
-        "-4.000000",
-        "-4.000000",
-        "0.000000",
-        "yak",
-        "",
-        "0",
-    ]
-    assert second[2:4] == ["", "3"]
+    first, second = read_csv(tmp_path / "pairs.tsv", "\t")
+    assert " ".join(first) == (
+        "sentence_good sentence_bad mine yours score_good score_bad "
+        "score_difference unknown_good unknown_bad same"
+    )
+    assert [*first.values()][2:] == (
+        "x,,-4.000000,-4.000000,0.000000,yak,,0".split(",")
+    )
+    assert (second["mine"], second["yours"]) == ("", "3")
 
 
 # === Files ===
@@ -293,24 +249,9 @@ def test_files_of_a_folder(kind, tmp_path):
             archive.writestr("__MACOSX/data/._a.jsonl", b"\xb0")
         path = tmp_path / "pairs.zip"
     pairs = read_minimal_pairs(path)
-    assert [pair["UID"] for pair in pairs] == [
-        "blimp",
-        "a",
-        "mine",
-        "b",
-        "c",
-        "c",
-        "d",
-    ]
-    assert [pair["sentence_good"] for pair in pairs] == [
-        "w1",
-        "w3",
-        "w1, w2",
-        "w1",
-        "w5",
-        "w7",
-        "w6",
-    ]
+    assert " ".join(pair["UID"] for pair in pairs) == "blimp a mine b c c d"
+    good = [pair["sentence_good"] for pair in pairs]
+    assert good == ["w1", "w3", "w1, w2", "w1", "w5", "w7", "w6"]
     assert pairs[0]["n"] == 1 and pairs[2]["item"] == "1"
     assert pairs[-1]["x"] == "1"
 
@@ -331,7 +272,6 @@ def test_files_of_one_name_are_two_paradigms(tmp_path):
         ("a.csv", "sentence_good,x\nw1,w2\n", "no column sentence_bad. Rec"),
         ("a.tsv", "w1\tw2\tw3\nw1\tw2\tw3", "good and no column sentence_bad"),
         ("a.csv", "sentence_good,sentence_bad\nw1,\n", "line 2 must have"),
-        ("a.jsonl", '{"sentence_good": "w1"}', "no column sentence_bad"),
         ("a.jsonl", '{"good": "w1", "bad": null}', "sentence_bad=None"),
         ("a.jsonl", "\n", "a.jsonl has no pair"),
         ("a.doc", "w1", "no file to read. Expected .jsonl, .csv, .tsv"),
@@ -401,8 +341,5 @@ def test_blimp_is_read_whole():
     assert len({pair["UID"] for pair in pairs}) == 67
     same = [p for p in pairs if p["sentence_good"] == p["sentence_bad"]]
     assert len(same) == 7
-    counts = [
-        sum(pair[f"{n}_method"] for pair in pairs)
-        for n in ("one_prefix", "two_prefix")
-    ]
-    assert counts == [20_000, 20_000]
+    for method in ("one_prefix_method", "two_prefix_method"):
+        assert sum(pair[method] for pair in pairs) == 20_000

@@ -33,12 +33,8 @@ class Bigram:
         time = max(array.shape[1] for array in targets)
 
         def joined(arrays):
-            padded = [(0, 0), (0, 0)]
-            rows = []
-            for array in arrays:
-                padded[1] = (0, time - array.shape[1])
-                rows.append(np.pad(array, padded))
-            return np.concatenate(rows)
+            widths = [((0, 0), (0, time - each.shape[1])) for each in arrays]
+            return np.concatenate([*map(np.pad, arrays, widths)])
 
         before = joined([inputs["token_ids"] for inputs in read])
         return self.scores[before, joined(targets)], joined(weights)

@@ -9,13 +9,14 @@ import re
 import numpy as np
 import pytest
 from corpus_files import shared_data
+from corpus_files import suite
 from hypothesis import given
 from hypothesis import strategies as st
 from language_models import VOCABULARY
 from language_models import Preferring
-from language_models import array
 from language_models import counted
 from language_models import shared
+from language_models import summed
 
 from memlm_keras.data import SubwordVocabulary
 from memlm_keras.linguistics import Formula
@@ -65,13 +66,11 @@ def test_formulas(text, expected):
         ("(1;%a%) < 3 3", "character 13: '3' is wrong: invalid syntax"),
         ("(1;%a%) < 3 < 4", "character 1: .* is not expected"),
         ("3 [1] < 4", "character 1: '3' is not expected"),
-        ("3 (1;%a%) < 4", "character 3: .* is wrong: invalid syntax"),
         ("+3 < 4", r"character 1: '\+3' is not expected"),
         ("() < 4", r"character 1: '\(\)' is not expected"),
         ("(1;%a%) * 3 < 4", r"character 9: '\*' does not belong"),
         ("(a;%a%) < 4", r"character 2: 'a;%a%\)' does not belong"),
         ("__import__('os')", "character 1: .* does not belong"),
-        ("[1 < 2] + 3 < 4", "character 2: '1' must be a number"),
         ("[1 < 2] < 3", "character 2: '1' must be a number"),
         ("1 < 2 & 3", "character 9: '3' must compare numbers"),
         ("1 < 2 & 2 < 3 | 3 < 4", "character 1: '1' needs brackets"),
@@ -144,43 +143,6 @@ def test_ties_of_formulas():
 # === Suites ===
 
 
-def suite(name="number_mine", **others):
-    texts = {
-        1: {
-            "same": ["w1 w2", "w3", "", "w4 w5"],
-            "other": ["w1 w2", "w6 w7", "w8", "w4"],
-        },
-        2: {
-            "same": ["", "zebra", "w2", "w3"],
-            "other": ["w1", "zebra", "w2", ""],
-        },
-    }
-    return {
-        "meta": {"name": name, "metric": "sum", **others},
-        "region_meta": {"1": "subject", "2": "verb", "3": "x", "4": "end"},
-        "predictions": [
-            {"type": "formula", "formula": "(2;%same%) < (2;%other%)"},
-            {"type": "formula", "formula": "(*;%same%) > (4;%other%)"},
-        ],
-        "items": [
-            {
-                "item_number": number,
-                "conditions": [
-                    {
-                        "condition_name": condition,
-                        "regions": [
-                            {"region_number": place, "content": text}
-                            for place, text in enumerate(regions, 1)
-                        ],
-                    }
-                    for condition, regions in conditions.items()
-                ],
-            }
-            for number, conditions in texts.items()
-        ],
-    }
-
-
 def write(folder, content, name="mine.json"):
     path = folder / name
     path.write_text(json.dumps(content))
@@ -197,39 +159,23 @@ def test_regions_are_sums_over_their_tokens(make, tmp_path):
     for item in suite()["items"]:
         sums = {}
         for condition in item["conditions"]:
-            before, name = [0], condition["condition_name"]
+            text, name = "", condition["condition_name"]
             for region in condition["regions"]:
-                bits = 0.0
-                for word in region["content"].split():
-                    if hasattr(model, "step"):
-                        ids = np.array([before], "int32")
-                        state = model.initial_state(1)
-                        row = array(model.step(ids, state)[0])[0, -1]
-                        row = row.astype("float64")
-                        row -= np.log(np.exp(row).sum())
-                    else:
-                        ids = np.array([*before[1:], 0], "int32")
-                        place = len(before) - 1
-                        (row,) = model.log_probabilities_at(
-                            ids, place, place + 1
-                        )
-                    bits -= row[VOCABULARY[word]] / np.log(2)
-                    before.append(VOCABULARY[word])
+                begin = len(text.split())
+                text += f" {region['content']}"
+                bits = -summed(model, text, begin=begin) / np.log(2)
                 one = next(found)
                 assert one["content"] == region["content"]
                 assert one["surprisal_bits"] == pytest.approx(bits, abs=1e-4)
                 sums[name, region["region_number"]] = bits
-        (result,) = [
-            each
-            for each in results.items
-            if each["item"] == item["item_number"]
-        ]
+        number = item["item_number"]
+        (result,) = [one for one in results.items if one["item"] == number]
         whole = sum(v for (name, _), v in sums.items() if name == "same")
         assert result["predictions"] == (
             sums["same", 2] < sums["other", 2],
             whole > sums["other", 4],
         )
-        assert result["unknown"] == (item["item_number"] == 2)
+        assert result["unknown"] == (number == 2)
     assert next(found, None) is None
 
 
@@ -288,10 +234,8 @@ def test_suites_of_one_name_are_apart(tmp_path):
         write(tmp_path, content, name)
     suites = read_suites(tmp_path)
     results = suite_results(Preferring(), suites, verbose=0)
-    assert {
-        name: accuracy.accuracy
-        for name, accuracy in results.by("suite").items()
-    } == {"number_mine (a)": 1.0, "number_mine (b)": 0.0}
+    found = {name: one.accuracy for name, one in results.by("suite").items()}
+    assert found == {"number_mine (a)": 1.0, "number_mine (b)": 0.0}
     with pytest.raises(ValueError, match="must have different names"):
         suite_results(Preferring(), [suites[0], suites[0]], verbose=0)
 
