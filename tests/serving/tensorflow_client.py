@@ -70,15 +70,6 @@ def main(saved_model, requests_path, responses_path):
     outputs = call("begin", "begin", text=requests["texts"])
     words = np.array([b"word_4 word_2", b"word_3"] * 3)
     call("step_words", "step_words", text=words, **state_of(outputs))
-    for name, wrong_id in (("negative", -1), ("too_large", 10**6)):
-        try:
-            call(
-                "serving_default",
-                name,
-                token_ids=np.array([[wrong_id]], "int32"),
-            )
-        except tf.errors.InvalidArgumentError as error:
-            responses[f"errors/{name}"] = error.message
 
     meta_graph = read_meta_graph(saved_model)
     tensors = {

@@ -59,25 +59,20 @@ def test_scores_are_those_of_the_model(client, model, texts):
 
 
 def test_a_session_reads_on_as_if_all_were_read_at_once(client):
-    session = client.session("word_0")
-    assert session.next == client.next("word_0")[0]
-    session.step("word_7 word_2")
-    found = session.step("word_3")
-    expected = client.next("word_0 word_7 word_2 word_3")[0]
-    assert [word for word, _ in found] == [word for word, _ in expected]
-    np.testing.assert_allclose(
-        [score for _, score in found],
-        [score for _, score in expected],
-        atol=1e-5,
-    )
-
-
-def test_a_session_of_several_rows(client):
+    alone = client.session("word_0")
+    assert alone.next == client.next("word_0")[0]
+    alone.step("word_7 word_3")
     session = client.session(["word_0", "word_1 word_2"])
+    session.step(["word_7", "word_3"])
     found = session.step(["word_3 word_4", "word_5"])
-    expected = client.next(["word_0 word_3 word_4", "word_1 word_2 word_5"])
-    for row, other in zip(found, expected):
-        assert [word for word, _ in row] == [word for word, _ in other]
+    expected = client.next(
+        ["word_0 word_7 word_3 word_4", "word_1 word_2 word_3 word_5"]
+    )
+    rows = zip([*found, alone.step("word_4")], [*expected, expected[0]])
+    for row, other in rows:
+        (words, scores), (others, whole) = zip(*row), zip(*other)
+        assert words == others
+        np.testing.assert_allclose(scores, whole, atol=1e-5)
     with pytest.raises(ValueError, match="`texts` must be a list of strings"):
         session.step("word_3")
 
@@ -91,20 +86,17 @@ def test_generation(client):
         for word in added.split():
             assert word == client.next(text)[0][0][0]
             text = f"{text} {word}"
-    drawn = [
-        client.generate(begun, length=5, top_k=4, seed=seed)
-        for seed in (3, 3, 4)
-    ]
+    drawn = [client.generate(begun, 5, top_k=4, seed=s) for s in (3, 3, 4)]
     assert drawn[0] == drawn[1] != drawn[2]
 
 
 def test_requests_that_are_refused(client):
-    with pytest.raises(
-        ValueError, match="`texts` must be a string or a nonempty list"
-    ):
+    message = "`texts` must be a string or a nonempty list"
+    with pytest.raises(ValueError, match=message):
         client.score([])
-    with pytest.raises(ValueError, match="`token_ids`"):
-        client.call("serving_default", token_ids=[[10**6]])
+    message = "`token_ids` must be at least 0 and at most 29"
+    with pytest.raises(ValueError, match=message):
+        client.call("serving_default", token_ids=[[30]])
     with pytest.raises((LookupError, ValueError), match="scores"):
         client.call("scores", text=["word_0"])
 

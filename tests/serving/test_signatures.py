@@ -1,11 +1,10 @@
 """The exported artifact against its source model, where only TensorFlow is."""
 
-import json
 import re
 
-import keras
 import numpy as np
 import pytest
+from language_models import array
 from numpy.testing import assert_allclose
 from scipy.special import log_softmax
 
@@ -72,9 +71,7 @@ def test_the_model_card(saved_model):
 
 
 def test_serving_default_equals_the_model(model, responses, token_ids):
-    expected = log_softmax(
-        keras.ops.convert_to_numpy(model(token_ids)), axis=-1
-    )
+    expected = log_softmax(array(model(token_ids)), axis=-1)
     actual = responses["serving_default/log_probabilities"]
     assert actual.dtype == "float32"
     assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
@@ -119,7 +116,7 @@ def require_step(responses, label, model, ids, state, row):
     """Asserts the most probable words and the state of a row after some ids,
     by `label`; returns the state."""
     logits, state = model.step(np.atleast_2d(ids), state)
-    expected = log_softmax(keras.ops.convert_to_numpy(logits)[0, -1])
+    expected = log_softmax(array(logits)[0, -1])
     found, words, values = (
         responses[f"{label}/top_k_{name}"][row]
         for name in ("ids", "words", "log_probabilities")
@@ -133,7 +130,7 @@ def require_step(responses, label, model, ids, state, row):
         assert not [name for name in responses if f"{label}/memory" in name]
         return state
     for name, value in state.items():
-        value = keras.ops.convert_to_numpy(value)
+        value = array(value)
         served = responses[f"{label}/{name}"]
         assert served.dtype == value.dtype
         assert_allclose(served[row], value[0], rtol=1e-5, atol=1e-6)
@@ -202,13 +199,7 @@ def test_initial_state_has_the_names_and_shapes_of_the_model(model, responses):
     assert set(marks) == {marks[0]} and marks[0] > 0
     assert set(served) == set(expected)
     for name, value in expected.items():
-        assert_allclose(served[name], keras.ops.convert_to_numpy(value))
-
-
-@pytest.mark.parametrize("name", ["negative", "too_large"])
-def test_ids_outside_the_vocabulary_are_refused(name, responses):
-    message = str(responses[f"errors/{name}"])
-    assert "`token_ids` must be at least 0 and at most 29" in message
+        assert_allclose(served[name], array(value))
 
 
 def test_graph_has_core_cpu_operations_only(responses):
@@ -236,11 +227,4 @@ def test_artifact_holds_the_trainable_weights_and_nothing_else(
 ):
     expected = ["x".join(map(str, w.shape)) for w in model.trainable_weights]
     # The list of tracked objects counts as one, without a shape.
-    actual = [shape for shape in responses["variables"] if shape]
-    assert sorted(actual) == sorted(expected)
-
-
-def test_vocabulary_travels_for_clients(saved_model, vocabulary):
-    file = saved_model / "assets.extra" / "vocabulary.json"
-    config = json.loads(file.read_text("utf-8"))
-    assert config == {"class_name": "Vocabulary", **vocabulary.get_config()}
+    assert sorted(filter(None, responses["variables"])) == sorted(expected)
