@@ -71,21 +71,15 @@ def test_texts_in_labels_and_probabilities_out(
 @pytest.mark.parametrize(
     "labels", [None, "yes", ["a", "b"], ["a", "b", "b"], ["a", "b", "c", "d"]]
 )
-def test_labels_of_all_classes(labels, classifier, vocabulary, tmp_path):
+def test_wrong_labels(labels, classifier, model, vocabulary, tmp_path):
     config = {**classifier.get_config(), "labels": None, "vocabulary": None}
     unnamed = memlm.EntailmentClassifier.from_config(config)
     with pytest.raises(ValueError, match="`labels` must be 3 different str"):
         export(unnamed, tmp_path / "1", vocabulary, labels=labels)
     with pytest.raises(ValueError, match="unless the model has one itself"):
         export(unnamed, tmp_path / "1", labels=LABELS)
-    assert not list(tmp_path.iterdir())
-
-
-def test_labels_are_those_of_the_model(classifier, tmp_path):
     with pytest.raises(ValueError, match="`labels` must be the model's own"):
         export(classifier, tmp_path / "1", labels=LABELS[::-1])
-
-
-def test_labels_are_of_classifiers(model, vocabulary, tmp_path):
     with pytest.raises(ValueError, match="`labels` are only for an `Entail"):
         export(model, tmp_path / "1", vocabulary, labels=LABELS)
+    assert not list(tmp_path.iterdir())
