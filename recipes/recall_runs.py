@@ -15,7 +15,6 @@ from keras import ops
 
 import logs
 from memlm_keras import files
-from memlm_keras.arguments import require_positive_integer
 from memlm_keras.data import recall
 from memlm_keras.experiments import figures
 from memlm_keras.experiments.process import provenance
@@ -141,7 +140,6 @@ class RecallRun(runs.Run):
         super().__init__(f"{name}, {units} units: {task}")
         if epochs is None:
             epochs = SETTINGS[setting].epochs
-        require_positive_integer("epochs", epochs)
         row = ROWS[name]
         if row.layer is not None:
             # The layer raises an error if the size is invalid.

@@ -11,14 +11,9 @@ from memlm_keras import trained
 
 RECIPE = ROOT / "recipes" / "english.py"
 FLAGS = (
-    "--data_dir=books",
-    "--run_dir=run",
-    "--out=trained",
-    "--pieces=275",
-    "--embedding_dim=4",
-    "--units=6",
-    "--batch_size=2",
-)
+    "--data_dir=books --run_dir=run --out=trained --pieces=275 "
+    "--embedding_dim=4 --units=6 --batch_size=2"
+).split()
 LARGE = ["--layers=2", "--dropout=0.1", "--nodocuments", "--name=large"]
 
 

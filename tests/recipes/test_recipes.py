@@ -1,8 +1,6 @@
 """Recipes of the papers give the weights of `memlm train`."""
 
 import dataclasses
-import importlib.util
-import pathlib
 
 import keras
 import numpy as np
@@ -13,7 +11,8 @@ import memlm_keras as memlm
 from memlm_keras.experiments import Experiment
 from memlm_keras.experiments.run_folder import RunFolder
 
-RECIPES = pathlib.Path(__file__).parents[2] / "recipes"
+from .conftest import RECIPES
+
 # Rows, and epochs that reach halved rates and worse epochs than the best.
 ROWS = {
     "daniluk2017": ("key_value_predict", 4),
@@ -25,43 +24,34 @@ ROWS = {
 
 
 @pytest.fixture
-def recipe(monkeypatch):
+def recipe(program, monkeypatch):
     """`recipe(name, *flags)`: a recipe, with flags, on little text."""
-    # Other programs define flags of the same names.
-    monkeypatch.setitem(vars(flags.FLAGS), "__flags", {})
     load, load_pairs = memlm.data.load, memlm.data.load_pairs
 
     def little(*args, **kwargs):
         corpus = load(*args, **kwargs).with_first_lines(150)
-        splits = {
-            name: memlm.data.Split(
-                split.tokens[: split.document_starts[2]],
-                split.document_starts[:2],
-            )
-            for name in ("validation", "test")
-            for split in [getattr(corpus, name)]
-        }
+        splits = {}
+        for name in ("validation", "test"):
+            text = getattr(corpus, name)
+            begin, second, end = text.document_starts[:3]
+            tokens = text.tokens[:end]
+            splits[name] = memlm.data.Split(tokens, [begin, second])
         return dataclasses.replace(corpus, **splits)
 
     def few(*args, **kwargs):
         corpus = load_pairs(*args, **kwargs)
-        splits = {
-            name: dataclasses.replace(
-                split,
-                premises=split.premises[:n],
-                hypotheses=split.hypotheses[:n],
-                labels=split.labels[:n],
-            )
-            for name, n in (("train", 120), ("validation", 30), ("test", 30))
-            for split in [getattr(corpus, name)]
-        }
+        splits = {}
+        for name, count in {"train": 120, "validation": 30, "test": 30}.items():
+            pairs = getattr(corpus, name)
+            parts = {
+                part: getattr(pairs, part)[:count]
+                for part in ("premises", "hypotheses", "labels")
+            }
+            splits[name] = dataclasses.replace(pairs, **parts)
         return dataclasses.replace(corpus, **splits)
 
     def loaded(name, *arguments):
-        path = RECIPES / f"{name}.py"
-        spec = importlib.util.spec_from_file_location(name, path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        module = program(name)
         flags.FLAGS([name, *arguments])
         return module
 
@@ -76,14 +66,8 @@ def test_a_recipe_gives_the_weights_of_memlm_train(
     name, recipe, tmp_path, capsys
 ):
     row, epochs = ROWS[name]
-    module = recipe(
-        name,
-        "--dataset=embedded",
-        "--scale=0.06",
-        f"--epochs={epochs}",
-        "--seed=3",
-        "--out=",
-    )
+    small = ("--dataset=embedded", "--scale=0.06", "--seed=3", "--out=")
+    module = recipe(name, *small, f"--epochs={epochs}")
     trained, train = [], module.train
     module.train = lambda corpus: trained.append(train(corpus)) or trained[0]
     module.main([])
