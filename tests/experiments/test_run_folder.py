@@ -1,3 +1,4 @@
+import itertools
 import json
 
 import pytest
@@ -20,15 +21,8 @@ def run(tmp_path):
 
 
 def finish(run, **others):
-    results = {
-        "epochs": 5,
-        "best_epoch": 5,
-        "most_epochs": 5,
-        "patience": 2,
-        **others,
-    }
-    run_folder.write_json(run.path / "results.json", results)
-    return results
+    results = {"epochs": 5, "best_epoch": 5, "most_epochs": 5, "patience": 2}
+    run_folder.write_json(run.path / "results.json", {**results, **others})
 
 
 def test_states_of_a_run(run):
@@ -74,33 +68,27 @@ def test_moving_aside_finds_a_free_name(run, capsys):
     assert "Renamed " in capsys.readouterr().out
 
 
+NAMES, DAMAGED = ("config", "results"), (b'{"epochs": 1', b"[1]", b"\xff")
+
+
 @pytest.mark.parametrize(
     "name, content",
-    [
-        ("config.json", "{"),
-        ("config.json", "[1]"),
-        ("config.json", b"\xff\xfe"),
-        ("results.json", '{"epochs": 1'),
-        ("results.json", "{}"),
-    ],
+    [*itertools.product(NAMES, DAMAGED), ("results", b"{}")],
 )
 def test_damaged_files_are_named(name, content, run):
     finish(run)
-    content = content if isinstance(content, bytes) else content.encode()
-    (run.path / name).write_bytes(content)
-    with pytest.raises(ValueError, match=f"{name} is damaged") as error:
+    (run.path / f"{name}.json").write_bytes(content)
+    with pytest.raises(ValueError, match=f"{name}.json is damaged") as error:
         run.open(SETTINGS)
     assert not isinstance(error.value, UsageError)
 
 
 def test_a_log_counts_a_repeated_epoch_once(run):
     whole = "epoch,loss\r\n0,3.0\r\n1,2.5\r\n1,2.0\r\n"
+    rows = [{"epoch": 0.0, "loss": 3.0}, {"epoch": 1.0, "loss": 2.0}]
     for cut in ("", "2", "2,", "2,1.", "2,1.5", "2,1.5\r"):
         run.log_path.write_text(whole + cut, newline="")
-        assert run.log() == [
-            {"epoch": 0.0, "loss": 3.0},
-            {"epoch": 1.0, "loss": 2.0},
-        ]
+        assert run.log() == rows
     for content in (
         *("epoch,loss\n", "epoch,loss\n0,x\n", "loss\n1\n", "\n", ""),
         *(f"{whole}3,1.5\n", f"{whole}2\n", f"{whole}2,1.5,4\n"),

@@ -75,44 +75,33 @@ def fill(tmp_path, monkeypatch):
         split = {"perplexity": perplexity, "protocol": "protocol standard"}
         results = {
             **run.settings,
-            "parameters": 1234,
-            "epochs": 5,
-            "best_epoch": 3,
-            "most_epochs": 5,
-            "patience": 5,
+            **{"parameters": 1234, "epochs": 5, "best_epoch": 3},
+            **{"most_epochs": 5, "patience": 5, "finite": True},
             "tokens_per_second": 1000.0 + run.seed,
             "seconds_per_epoch": 60.0,
             "peak_memory_mib": 900,
-            "finite": True,
-            "validation": split,
-            "test": split,
+            **{"validation": split, "test": split},
         }
         (run.folder / "results.json").write_text(json.dumps(results))
         run.results = results
 
-    def describe(function, recipes):
-        def name(recipe):
-            parts = [recipe["preset"].rpartition("/")[2], recipe["seed"]]
-            return "-".join(map(str, [*parts, *recipe["changes"].values()]))
-
-        return [
-            {
-                "name": name(recipe),
-                "recipe": {"preset": recipe["preset"]},
-                "settings": {
-                    "units": 3,
-                    "preset": recipe["preset"],
-                    "seed": recipe["seed"],
-                    "backend": backend,
-                    **recipe["overrides"],
-                    **recipe["changes"],
-                },
-            }
-            for recipe in recipes
-        ]
+    def describe(recipe):
+        preset, changes = recipe["preset"], recipe["changes"]
+        parts = [preset.rpartition("/")[2], recipe["seed"], *changes.values()]
+        settings = {"preset": preset, "seed": recipe["seed"], "units": 3}
+        settings |= {"backend": backend, **recipe["overrides"], **changes}
+        return {
+            "name": "-".join(map(str, parts)),
+            "recipe": {"preset": preset},
+            "settings": settings,
+        }
 
     monkeypatch.setattr(tables.TableRun, "train", train)
-    monkeypatch.setattr(running, "in_fresh_process", describe)
+    monkeypatch.setattr(
+        running,
+        "in_fresh_process",
+        lambda _, recipes: [*map(describe, recipes)],
+    )
 
     def fill(rows, seeds=(0, 1), finished_only=False, **others):
         table = tables.TableRuns(
@@ -184,9 +173,6 @@ def test_measures_that_are_asked_for_are_required():
     assert cached.is_in(results)
     plain = tables.TableRuns("baselines/ptb").columns
     assert {m.name: m for m in plain}["test, cache"].optional
-
-
-def test_more_accuracy_and_less_loss_are_better():
     assert report.better("val_accuracy") is max
     assert report.better("val_nats") is min
 
@@ -195,16 +181,9 @@ def test_more_accuracy_and_less_loss_are_better():
 def test_a_real_table(memlm, refused, folder):
     write_documents(folder / "documents")
     arguments = (
-        "table",
-        "daniluk2017/models",
-        "--dataset=documents",
-        "--rows=rnn,attention",
-        "--scale=0.02",
-        "--batch_size=4",
-        "--vocabulary_size=6",
-        "--window=3",
-        "--epochs=1",
-    )
+        "table daniluk2017/models --dataset=documents --rows=rnn,attention "
+        "--scale=0.02 --batch_size=4 --vocabulary_size=6 --window=3 --epochs=1"
+    ).split()
     told = memlm(*arguments, "--list")
     assert "2 of 2 runs are missing" in told.err
     assert not list((folder / "runs").glob("*/*"))
