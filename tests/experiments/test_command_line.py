@@ -1,3 +1,4 @@
+import csv
 import inspect
 import json
 import os
@@ -16,11 +17,13 @@ import warnings
 import keras
 import numpy as np
 import pytest
+from corpus_files import suite
 from corpus_files import write_file
 from corpus_files import write_sick
 from told import ROOT
 from told import Told
 from told import python
+from written_files import read_csv
 
 import memlm_keras
 from memlm_keras.experiments import command_line
@@ -72,15 +75,9 @@ def test_from_text_to_a_model_that_serves(memlm, refused, folder):
     (run,) = (folder / "runs").iterdir()
     assert results_of(run)["preset"] == "daniluk2017/key_value_predict"
     assert results_of(run)["command"].startswith("memlm train key_value_pred")
-    assert {path.name for path in run.iterdir()} >= {
-        "attention.png",
-        "checkpoint.npz",
-        "config.json",
-        "log.csv",
-        "mean_attention.png",
-        "model.keras",
-        "results.json",
-    }
+    names = "attention.png checkpoint.npz config.json log.csv results.json "
+    names += "mean_attention.png model.keras"
+    assert {path.name for path in run.iterdir()} >= {*names.split()}
     # What it tells to type next can be typed.
     typed = re.findall(r"^  memlm (\w+) (\S+)", told.out, re.M)
     assert [verb for verb, _ in typed] == ["generate", "attention", "export"]
@@ -110,15 +107,6 @@ def test_from_text_to_a_model_that_serves(memlm, refused, folder):
     shutil.copy(run / "model.keras", folder / "alone.keras")
     told = memlm("score", "alone.keras", "the man")
     assert told.out.split()[:2] == lines[:2]
-
-    before = results_of(run)
-    told = memlm("evaluate", run, "--cache_size=9", "--verbose=0")
-    assert "cache, test: perplexity" in told.out
-    after = results_of(run)
-    assert after["cache"]["size"] == 9
-    assert after["test"]["perplexity"] == pytest.approx(
-        before["test"]["perplexity"], rel=1e-5
-    )
 
 
 @pytest.mark.filterwarnings("ignore:Counts of counts")
@@ -163,21 +151,14 @@ def test_surprisals_of_a_file(memlm, refused, run, folder):
         ("is for --rate", "stimuli.txt", "--segment_length=3"),
         ("memlm: No such file or directory: none.txt\n", "none.txt"),
         ("no word in empty.txt", "empty.txt"),
-        ("unit", "stimuli.txt", "--unit=shannons"),
     ):
         refused(message, "surprisal", run, *arguments)
-    refused(
-        "has no attention that", "attention", run, "the man", "--out=map.html"
-    )
 
 
-DOCUMENTS = [
-    "the man saw the sea\nthe man\n",
-    "\n",
-    "a zebra saw the man\n",
-    "the sea\n\nthe man saw\n",
-    "the man\nthe man saw\n",
-]
+DOCUMENTS = (
+    "the man saw the sea\nthe man\n|\n|a zebra saw the man\n|"
+    "the sea\n\nthe man saw\n|the man\nthe man saw\n"
+).split("|")
 
 
 def test_surprisals_of_documents_are_divided(memlm, run, folder):
@@ -201,8 +182,7 @@ def test_surprisals_of_documents_are_divided(memlm, run, folder):
     joined = []
     for part in range(1, 4):
         flags = ("--out=out/words.tsv", f"--shard={part}/3")
-        part_of = memlm("surprisal", run, *paths, *flags)
-        assert not part_of.out
+        assert not memlm("surprisal", run, *paths, *flags).out
         table = (folder / f"out/words-{part}-of-3.tsv").read_text()
         first, *found = table.splitlines()
         assert first == header
@@ -235,13 +215,9 @@ def test_documents_of_one_file(memlm, run, folder):
     # Lines before the first title belong to the first document.
     counts = [names.count(f"novel.txt:{number}") for number in (1, 2, 3)]
     assert counts == [9, 7, 6] and sum(counts) == len(names)
-    joined = []
-    for part in (1, 2):
-        flags = (start, f"--shard={part}/2", "--out=words.tsv")
-        told = memlm("surprisal", run, "novel.txt", *flags)
-        table = (folder / f"words-{part}-of-2.tsv").read_text()
-        joined += table.splitlines()[1:]
-    assert joined == rows
+    memlm("surprisal", run, "novel.txt", start, "--shard=2/2", "--out=w.tsv")
+    _, *last = (folder / "w-2-of-2.tsv").read_text().splitlines()
+    assert last and rows[-len(last) :] == last
 
 
 @pytest.mark.parametrize(
@@ -250,7 +226,6 @@ def test_documents_of_one_file(memlm, run, folder):
         (["a.txt", "--shard=1/2", "--out=o"], "a.txt, a single document"),
         (["a.txt", "b.txt", "--shard=1/2"], "--shard needs --out"),
         (["a.txt", "b.txt", "--shard=3/2", "--out=o"], "Received: '3/2'"),
-        (["a.txt", "b.txt", "--shard=0/2", "--out=o"], "Received: '0/2'"),
         (["a.txt", "b.txt", "--shard=half", "--out=o"], "such as 3/16"),
         (["a.txt", "b.txt", "--shard=1/3", "--out=o"], "2 documents cannot be"),
         (["a.txt", "none"], "There is no file or folder none"),
@@ -323,28 +298,19 @@ def test_surprisals_of_a_table(memlm, refused, run, folder):
     flags = ("--regions=at", "--spillover=1", "--frequency=train")
     told = memlm("surprisal", run, "items.csv", *flags)
     assert "1 of 8 words have unknown tokens" in told.err
-    first, *_, header = lines = told.out.splitlines()[:4]
-    assert all(line.startswith("# ") for line in lines[:3])
-    assert "each sentence is read from the initial state" in first
-    assert header.split("\t")[:6] == [
-        *("item", "Sentence", "at", "sentence_2", "sentence", "position")
-    ]
-    table = [line.split("\t") for line in told.out.splitlines()[3:]]
-    rows = [dict(zip(table[0], row)) for row in table[1:]]
-    assert [row["region"] for row in rows] == [
-        *["", "1", "1", ""],
-        "1",
-        *[""] * 3,
-    ]
+    *notes, header = told.out.splitlines()[:4]
+    assert "each sentence is read from the initial state" in notes[0]
+    assert header.startswith("item\tSentence\tat\tsentence_2\tsentence\t")
+    rows = [*csv.DictReader(told.out.splitlines()[3:], delimiter="\t")]
+    assert ",".join(row["region"] for row in rows) == ",1,1,,1,,,"
     (folder / "plain.txt").write_text("the man saw\nthe zebra, saw\n")
     plain = memlm("surprisal", run, "plain.txt", "--reset").out.splitlines()
     assert [row["surprisal_bits"] for row in rows] == [
         line.split("\t")[3] for line in plain[1:]
     ]
     text = (folder / "text" / "train.txt").read_text().split()
-    assert float(rows[0]["log_frequency"]) == pytest.approx(
-        np.log(text.count("the")), abs=1e-5
-    )
+    frequency = float(rows[0]["log_frequency"])
+    assert frequency == pytest.approx(np.log(text.count("the")), abs=1e-5)
     assert rows[6]["log_frequency_previous_1"] == ""
 
     flags = ("--sentence=sentence_2", "--regions=marked", "--by=region")
@@ -352,19 +318,15 @@ def test_surprisals_of_a_table(memlm, refused, run, folder):
     assert not told.out
     *_, one, two = (folder / "regions.tsv").read_text().splitlines()
     assert "man\t" in one and "zebra saw\t" in two
-    told = memlm(
-        "surprisal", run, "items.csv", "--frequency=plain.txt", "--noreset"
-    )
+    flags = ("--frequency=plain.txt", "--noreset")
+    told = memlm("surprisal", run, "items.csv", *flags)
     assert "the state is carried from sentence to sentence" in told.out
 
     (folder / "none.tsv").write_text("item\n1\n")
     (folder / "gap.csv").write_text("item,sentence\n\n1,the man\n2,\n")
     for arguments, error in (
         (["none.tsv"], "has no column called sentence"),
-        (["items.csv", "--regions=item2"], "items.csv: There is no column"),
         (["gap.csv"], "gap.csv: line 4: sentence has no word"),
-        (["-"], "No such file or directory: -"),
-        (["items.csv", "--regions=item", "--sentence=at"], "region 2 is not w"),
         (["items.csv", "--by=region"], "--by needs --regions"),
         (["items.csv", "--tokens"], "--tokens needs a text file"),
         (["items.csv", "--frequency=none.txt"], "No such file"),
@@ -376,16 +338,12 @@ def test_surprisals_of_a_table(memlm, refused, run, folder):
 
 
 def test_minimal_pairs(memlm, refused, run, folder):
-    lines = ["sentence_good,sentence_bad,UID,phenomenon,field,item"]
-    for number, (good, bad, rest) in enumerate(
-        [
-            ("the man saw", "man the saw", "order,word order,syntax"),
-            ("the man", "man the", "order,word order,syntax"),
-            ("the zebra", "the yak", "lexicon,words,lexicon"),
-        ]
-    ):
-        lines.append(f"{good},{bad},{rest},{number}")
-    (folder / "pairs.csv").write_text("\n".join(lines))
+    (folder / "pairs.csv").write_text(
+        "sentence_good,sentence_bad,UID,phenomenon,field,item\n"
+        "the man saw,man the saw,order,word order,syntax,0\n"
+        "the man,man the,order,word order,syntax,1\n"
+        "the zebra,the yak,lexicon,words,lexicon,2\n"
+    )
     summary = [
         {"UID": "order", "lstm": 0.7, "mine": 0.25},
         {"UID": "lexicon", "lstm": 0.9, "mine": 0.5},
@@ -398,27 +356,17 @@ def test_minimal_pairs(memlm, refused, run, folder):
         name: [cell.strip() for cell in cells.split("|")]
         for name, cells in re.findall(r"^\| ([\w ]+) \|(.*)\|$", told.out, re.M)
     }
-    assert list(rows) == [
-        "overall",
-        "field syntax",
-        "field lexicon",
-        "phenomenon word order",
-        "phenomenon words",
-        "paradigm order",
-        "paradigm lexicon",
-    ]
+    assert ", ".join(rows) == (
+        "overall, field syntax, field lexicon, phenomenon word order, "
+        "phenomenon words, paradigm order, paradigm lexicon"
+    )
     assert rows["overall"][-2:] == ["0.800", "0.375"]
     assert rows["phenomenon words"] == [
         *("1", "0.000", "0.000 to 0.793", "0.500", "1", "1", "nan"),
         *("0.900", "0.500"),
     ]
     assert (folder / "pairs.png").stat().st_size > 1000
-    header, first, *_ = [
-        line.split("\t")
-        for line in (folder / "pairs.tsv").read_text().splitlines()
-    ]
-    assert header[:3] == ["sentence_good", "sentence_bad", "UID"]
-    found = float(first[header.index("score_good")])
+    found = float(read_csv(folder / "pairs.tsv", "\t")[0]["score_good"])
     scores = memlm("score", run, "the man saw").out.split()[1:9:3]
     assert found == pytest.approx(sum(map(float, scores)), abs=1e-3)
 
@@ -437,8 +385,6 @@ def test_minimal_pairs(memlm, refused, run, folder):
 
     for arguments, error in (
         ([run, "none.csv"], "No such file or directory: none.csv"),
-        ([run, "published.jsonl"], "published.jsonl: line 1: there is no"),
-        ([run, "pairs.csv", "--method=none"], "method must be one of"),
         ([run, "pairs.csv", "--method=one_prefix"], "with the fields one_pre"),
         ([run, "pairs.csv", "--published=pairs.csv"], "cannot be read"),
         ([run, run, "pairs.csv"], "given twice"),
@@ -447,34 +393,17 @@ def test_minimal_pairs(memlm, refused, run, folder):
 
 
 def test_suites(memlm, refused, run, folder):
-    conditions = [
-        {
-            "condition_name": name,
-            "regions": [
-                {"region_number": 1, "content": "the man"},
-                {"region_number": 2, "content": words},
-            ],
-        }
-        for name, words in (("good", "saw"), ("bad", "zebra the"))
-    ]
-    suite = {
-        "meta": {"name": "number_mine", "metric": "sum"},
-        "region_meta": {"1": "subject", "2": "verb"},
-        "predictions": [
-            {"type": "formula", "formula": "(*;%good%) < (*;%bad%)"}
-        ],
-        "items": [{"item_number": 1, "conditions": conditions}],
-    }
-    (folder / "mine.json").write_text(json.dumps(suite))
+    (folder / "mine.json").write_text(json.dumps(suite()))
     (folder / "others.csv").write_text(
         "model,suite,item,correct\ngpt2,number_mine,1,True\n"
     )
     flags = ("--published=others.csv", "--plot=a.png", "--out=a.tsv")
     told = memlm("pairs", run, "mine.json", *flags)
-    line = r"\| circuit Agreement \| 1 \| 1.000 .* \| 0 \| 1 \| 1.000 \|"
-    assert re.search(line, told.out)
+    # Both have unknown words.
+    line = r"\| circuit Agreement \| 2 \| .* \| 0 \| 2 \| 1.000 \|"
+    assert re.search(line, told.out), told.out
     assert (folder / "a.png").stat().st_size > 1000
-    assert len((folder / "a.tsv").read_text().splitlines()) == 5
+    assert len(read_csv(folder / "a.tsv", "\t")) == 2 * 2 * 4
     refused("do not apply to suites", "pairs", run, "mine.json", "--mean")
     shutil.copy(folder / "mine.json", folder / "text" / "mine.json")
     (folder / "text" / "pairs.tsv").write_text("the man\tman the\n")
@@ -525,34 +454,19 @@ def test_a_command_given_twice_destroys_nothing(train, run, folder):
     assert len(list((folder / "runs").iterdir())) == 3
 
 
-def test_a_run_of_another_text_in_the_same_folder(memlm, refused, run, folder):
+def test_a_run_of_another_text_in_the_same_folder(refused, run, folder):
     with open(folder / "text" / "train.txt", "a") as file:
         file.write("the end\n")
-    told = memlm(
-        "train",
-        "daniluk2017/lstm",
-        "--dataset=text",
-        "--epochs=1",
-        *SMALL,
-        status=2,
-    )
-    assert told.err.count("\n") == 1 and "other settings: corpus" in told.err
-    assert "--overwrite" in told.err
+    train = ("train", "daniluk2017/lstm", "--dataset=text", "--epochs=1")
+    refused("other settings: corpus ... --overwrite", *train, *SMALL)
     assert (run / "model.keras").exists()
     refused("has changed since", "attention", run)
 
 
 @pytest.mark.slow
 def test_interrupted_runs_go_on(folder, memlm):
-    flags = (
-        "train",
-        "daniluk2017/lstm",
-        "--dataset=text",
-        "--scale=0.02",
-        "--batch_size=4",
-        "--verbose=2",
-        "--patience=9999",
-    )
+    flags = ("train", "daniluk2017/lstm", "--dataset=text", *SMALL)
+    flags = (*flags, "--patience=9999")
     endless = [
         (number, status, [*flags, "--epochs=9999", f"--run_dir=runs{status}"])
         for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143))
@@ -582,13 +496,11 @@ def test_interrupted_runs_go_on(folder, memlm):
     "arguments, message",
     [
         ("trian lstm", "Did you mean train?"),
-        ("train key_value_predct", "Did you mean daniluk2017/key_value_pred"),
         ("train tran2016/rm_tm_gatd", "Did you mean tran2016/rm_tm_gated?"),
         ("train lstm_attention --dataset=snil", "Did you mean snli?"),
         ("train daniluk2017/lstm --datset=text", "Did you mean --dataset?"),
-        ("train daniluk2017/lstm --epochs=two", "epochs"),
         ("train daniluk2017/lstm --epochs=0", "an integer of at least 1"),
-        ("train daniluk2017/lstm --backend=jacks", "backend"),
+        ("train daniluk2017/lstm --backend=jacks", "backend must be one of t"),
         ("train lstm_1 --dataset=txt", "no file, folder or corpus txt"),
         ("train daniluk2017/lstm --dataset=ptbb", "Did you mean ptb?"),
         ("train daniluk2017/lstm --window=3", "has no window"),
@@ -641,12 +553,11 @@ def test_functions_take_their_options(name):
 
 @pytest.mark.parametrize("name", command_line.COMMANDS)
 def test_numbers_that_mean_nothing_are_refused(name):
+    wrong = {float: ["nan", "inf", "-1e-9", "1e999"], int: ["-1", "1e999"]}
     for option in command_line.COMMANDS[name].options:
-        wrong = {float: ["nan", "inf", "-1e-9", "1e999"], int: ["-1", "1e999"]}
         for value in wrong.get(option.type, ()):
-            with pytest.raises(
-                UsageError, match=rf"{option.name} must be .*{value}"
-            ):
+            message = rf"{option.name} must be .*{value}"
+            with pytest.raises(UsageError, match=message):
                 option.read(value)
 
 
@@ -672,11 +583,8 @@ def test_exit_statuses(error, status, folder, monkeypatch, capsys):
     (folder / "run").mkdir()
     command = command_line.command("Fails.", {})(fail)
     monkeypatch.setattr(command_line, "COMMANDS", {"fail": command})
-    monkeypatch.setattr(
-        command_line.Command,
-        "parse",
-        lambda self, rest: (types.SimpleNamespace(), {}),
-    )
+    parsed = (types.SimpleNamespace(), {})
+    monkeypatch.setattr(command_line.Command, "parse", lambda *_: parsed)
     arguments = ["run", "here.txt", "none.txt", "the", "--max_length=3"]
     assert command_line.main(["fail", *arguments]) == status
     assert capsys.readouterr().err.count("\n") == 1
@@ -708,18 +616,12 @@ def test_no_two_outputs_in_one_file(memlm, refused, folder):
     refused("--out=new is read or written", "pairs", "RUN", "text", *flags)
 
 
-@pytest.mark.parametrize(
-    "flags, value",
-    [
-        (["--documents"], True),
-        (["--nodocuments"], False),
-        (["--documents=false"], False),
-        ([], None),
-    ],
-)
-def test_flags_without_a_value(flags, value):
-    _, values = command_line.COMMANDS["train"].parse(["lstm_1", *flags])
-    assert values.get("documents") is value
+def test_flags_without_a_value():
+    parse = command_line.COMMANDS["train"].parse
+    values = {"--documents": True, "--nodocuments": False}
+    for flag, value in {**values, "--documents=false": False}.items():
+        assert parse(["lstm_1", flag])[1]["documents"] is value
+    assert "documents" not in parse(["lstm_1"])[1]
 
 
 @pytest.fixture
@@ -764,16 +666,12 @@ def test_whoever_reads_may_stop_reading(command, folder):
     assert process.returncode == 128 + signal.SIGPIPE and not err
 
 
-@pytest.mark.parametrize(
-    "name, hint",
-    [("mxnet", "Received: mxnet.\n"), ("pytorch", "Did you mean torch?")],
-)
-def test_a_backend_that_is_none_of_keras(folder, name, hint):
-    process = start(folder, "presets", KERAS_BACKEND=name)
+def test_a_backend_that_is_none_of_keras(folder):
+    process = start(folder, "presets", KERAS_BACKEND="pytorch")
     _, err = process.communicate()
-    assert process.returncode == 2
-    assert err.count("\n") == 1 and hint in err and "pip" not in err
+    assert process.returncode == 2 and err.count("\n") == 1
     assert "one of tensorflow, jax, torch" in err
+    assert "Did you mean torch?" in err and "pip" not in err
 
 
 def test_a_backend_that_is_not_installed(monkeypatch):
@@ -852,27 +750,14 @@ def test_presets_are_listed_with_their_parameters(memlm):
     [
         ("daniluk2017/ngram_4", "LSTM 968, N gram of order 4"),
         ("tran2016/lstm_2", "2 x LSTM 128"),
-        (
-            "salton2017/ptb_single",
-            "2 x LSTM 650, single attentive of window 100, tied embeddings",
-        ),
-        (
-            "merity2017/ptb_pointer_sentinel",
-            "2 x zoneout LSTM 650, pointer sentinel of window 100",
-        ),
-        (
-            "kong2019/vs_elementwise_512",
-            "2 x recurrent dropout LSTM 512, element-wise kneser ney "
-            "smoothing, tied embeddings",
-        ),
-        (
-            "weissenborn2016/dual_am_gru_shared",
-            "dual associative GRU 100, GRU 100",
-        ),
+        ("salton2017/ptb_single", "single attentive of window 100, tied emb"),
+        ("merity2017/ptb_pointer_sentinel", "2 x zoneout LSTM 650, pointer "),
+        ("kong2019/vs_elementwise_512", "element-wise kneser ney smoothing, "),
+        ("weissenborn2016/dual_am_gru_shared", "dual associative GRU 100, GRU"),
     ],
 )
 def test_presets_are_said_in_words(name, words):
-    assert describe(memlm_keras.presets.get(name)) == words
+    assert words in describe(memlm_keras.presets.get(name))
 
 
 def test_help_tells_of_all_flags(capfd):
@@ -917,10 +802,8 @@ def test_own_pairs(memlm, folder):
     told = memlm("predict", run / "model.keras", "new.jsonl", "--out=o.tsv")
     assert "on the 1 of 2 pairs" in told.err
     header, first, second = (folder / "o.tsv").read_text().splitlines()
-    assert header.split("\t") == [
-        *("id", "premise", "hypothesis", "label", "predicted"),
-        *("probability_non", "probability_oui"),
-    ]
+    names = "id premise hypothesis label predicted probability_non probability_"
+    assert header.split("\t") == f"{names}oui".split()
     assert first.startswith("7\ta\tb\t\t")
     *_, predicted, no, yes = second.split("\t")
     assert float(no) + float(yes) == pytest.approx(1, abs=1e-5)
@@ -942,6 +825,9 @@ def test_own_pairs(memlm, folder):
     assert alone.split()[1] == row[2]
 
 
+OF_PAIRS = "train weissenborn2016/gru_shared --dataset=bad.tsv"
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -960,19 +846,11 @@ def test_own_pairs(memlm, folder):
         (("predict", "RUN", "bad.tsv"), "bad.tsv: line 2 has 1 columns"),
         (("train", "lstm_shared", "--dataset=bad.tsv"), "bad.tsv: line 2 has"),
         (("train", "lstm_shared", "--dataset=no.tsv"), "no file, folder or c"),
-        *(
-            (
-                (*command, "--dataset=bad.tsv"),
-                "train weissenborn2016/gru_shared --dataset=bad.tsv",
-            )
-            for command in (
-                ("train",),
-                ("train", "daniluk2017/lstm"),
-                ("train", "memlm/english"),
-                ("train", "kneser_ney_5"),
-                ("evaluate", "memlm/embedded_lstm"),
-            )
-        ),
+        (("train", "--dataset=bad.tsv"), OF_PAIRS),
+        (("train", "daniluk2017/lstm", "--dataset=bad.tsv"), OF_PAIRS),
+        (("train", "memlm/english", "--dataset=bad.tsv"), OF_PAIRS),
+        (("train", "kneser_ney_5", "--dataset=bad.tsv"), OF_PAIRS),
+        (("evaluate", "memlm/embedded_lstm", "--dataset=bad.tsv"), OF_PAIRS),
         (
             ("train", "lstm_shared", "--dataset=bad.tsv", "--data_dir=."),
             "data_dir cannot be given for dataset=bad.tsv",
@@ -983,9 +861,7 @@ def test_own_pairs(memlm, folder):
         ),
     ],
 )
-def test_wrong_own_pairs(
-    arguments, message, memlm, refused, folder, classifier
-):
+def test_wrong_own_pairs(arguments, message, refused, folder, classifier):
     (folder / "bad.tsv").write_text("premise\thypothesis\tlabel\na b\n")
     (folder / "empty").mkdir()
     os.mkfifo(folder / "fifo")
@@ -996,39 +872,29 @@ def test_wrong_own_pairs(
 def test_a_classifier(memlm, folder, without_keras):
     write_sick(folder / "sick")
     vectors = folder / "vectors.txt"
-    vectors.write_text(
-        "".join(f"{w} {i} 1 {-i}\n" for i, w in enumerate(["a", "dog", "x"]))
-    )
+    vectors.write_text("a 0 1 0\ndog 1 1 -1\nx 2 1 -2\n")
     flags = (
-        "--dataset=sick",
-        "--data_dir=sick",
-        "--scale=0.06",
-        "--batch_size=8",
-        "--verbose=2",
-        "--embedding_dim=3",
-        f"--vectors={vectors}",
-        "--embedding_range=0.5",
-        "--epochs=2",
-    )
+        "--dataset=sick --data_dir=sick --scale=0.06 --batch_size=8 "
+        "--verbose=2 --embedding_dim=3 --embedding_range=0.5 --epochs=2"
+    ).split()
+    flags.append(f"--vectors={vectors}")
     told = memlm("train", "dual_am_gru_shared", *flags)
     assert "2 of 7 words have vectors." in told.out
     (run,) = (folder / "runs").iterdir()
     results = results_of(run)
     assert results["embedding_range"] == 0.5
-    assert results["validation"]["pairs"] == 10
-    assert results["test"]["pairs"] == 12
+    assert [results[s]["pairs"] for s in ("validation", "test")] == [10, 12]
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         told = memlm("predict", run / "model.keras", "a man is not", "a dog")
-    assert told.status == 0, told.err
     found = dict(line.split()[::-1] for line in told.out.splitlines())
     assert set(found) == {"entailment", "neutral", "contradiction"}
     assert sum(map(float, found.values())) == pytest.approx(1, abs=0.01)
-    told = memlm("attention", run, "--premise=a man is", "--hypothesis=a dog")
+    pair = ("--premise=a man is", "--hypothesis=a dog")
+    memlm("attention", run, *pair)
     rows = (run / "associations.csv").read_text().splitlines()
     assert rows[0].split(",")[1:] == ["a", "man", "is"] and len(rows) == 3
-    pair = ("--premise=a man is", "--hypothesis=a dog")
-    told = memlm("attention", run, *pair, "--written=state")
+    memlm("attention", run, *pair, "--written=state")
     assert (run / "associations.csv").read_text().splitlines() != rows
     memlm("generate", run, "a", status=2)
     model = keras.saving.load_model(run / "model.keras", compile=False)
