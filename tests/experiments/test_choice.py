@@ -15,6 +15,7 @@ from corpus_files import WORDS
 from corpus_files import sentences
 from corpus_files import write_documents
 from corpus_files import write_lines
+from language_models import array
 
 import memlm_keras
 from memlm_keras import registry
@@ -30,6 +31,7 @@ from memlm_keras.presets.rows import serialized
 
 from .conftest import results_of
 
+LM = memlm_keras.LanguageModel
 KVP = "daniluk2017/key_value_predict"
 PIECES = ("▁the", "▁old", "▁ma", "n", "▁sa", "w", "▁a", "▁se", "a")
 
@@ -84,6 +86,7 @@ class Corpus(NamedTuple):
 
 FALLS = {"linear_decay": 7, "learning_rate": 0.005}
 SAMPLED = {"num_sampled": 2000}
+LARGE = {**FALLS, **SAMPLED}
 PROJECTED = {"units": 248, "embedding_dim": 200}
 
 
@@ -94,14 +97,8 @@ PROJECTED = {"units": 248, "embedding_dim": 200}
         (60_001, 9000, "small", 40, {"dropout": 0.5}),
         (100_001, 9000, "small", 20, {"dropout": 0.5}),
         (300_001, 4000, "small", 7, {"dropout": 0.4, **PROJECTED, **FALLS}),
-        (
-            10**6,
-            4001,
-            "small",
-            7,
-            {"dropout": 0.3, **PROJECTED, **FALLS, **SAMPLED},
-        ),
-        (10**6 + 1, 4001, "small", 7, {"dropout": 0.3, **FALLS, **SAMPLED}),
+        (10**6, 4001, "small", 7, {"dropout": 0.3, **PROJECTED, **LARGE}),
+        (10**6 + 1, 4001, "small", 7, {"dropout": 0.3, **LARGE}),
         (10**7 + 1, 9000, "medium", 40, {"dropout": 0.3}),
         (5 * 10**7 + 1, 9000, "large", 40, {"dropout": 0.3}),
     ],
@@ -158,13 +155,10 @@ def test_chosen_options_are_of_the_model(novel, monkeypatch):
     assert model.count_params() == 495_008 + 201 * model.vocabulary_size
 
 
-def test_words_are_split_at_white_space_where_that_suits(folder):
+def test_the_script_of_a_text_decides_how_words_are_split(folder):
     write_lines(folder / "plain.txt", sentences(80))
     choice = choose_preset(str(folder / "plain.txt"))
     assert "tokenize" not in choice.options
-
-
-def test_text_without_spaces_is_read_by_characters(folder):
     text = "今天天气很好，我们去公园散步。\n他说明天会下雨。\n" * 20
     (folder / "notes.txt").write_text(text, encoding="utf-8")
     choice = choose_preset(str(folder / "notes.txt"))
@@ -263,18 +257,12 @@ ENGLISH = "the old man and the sea, of the man in the land to the sea."
 
 
 @pytest.mark.parametrize(
-    "flags",
-    [
-        (),
-        ("--halve",),
-        ("--units=9", "--tokenize=characters"),
-        ("--patience=1",),
-    ],
+    "flags", ["", "--halve --patience=1", "--units=9 --tokenize=characters"]
 )
 def test_commands_that_are_proposed_are_accepted(memlm, folder, flags):
     write_lines(folder / "my text.txt", [ENGLISH] * 60)
     command = ("train", "--dataset=my text.txt", "--epochs=1", "--verbose=2")
-    told = memlm(*command, *flags)
+    told = memlm(*command, *flags.split())
     commands = re.findall(r"^(?:.*: |  |)(memlm .*)$", told.out, re.M)
     assert len(commands) > 2
     for typed in commands:
@@ -337,9 +325,8 @@ def test_a_trained_model_is_named_where_the_text_is_english(memlm, folder):
 def mine(folder):
     """A trained model in `presets/mine/small`, for the text of `folder`."""
     words = memlm_keras.data.load_text(folder / "text/train.txt").vocabulary
-    model = memlm_keras.LanguageModel.from_preset(
-        "memlm/small", vocabulary=words, units=8, embedding_dim=6, dropout=0.2
-    )
+    sizes = {"units": 8, "embedding_dim": 6, "dropout": 0.2}
+    model = LM.from_preset("memlm/small", vocabulary=words, **sizes)
     model.save_to_preset(folder / "presets" / "mine" / "small")
     return model
 
@@ -357,10 +344,8 @@ def test_a_trained_model_is_trained_further(memlm, mine, folder):
     assert results["learning_rate"] < 0.003
     experiment = Experiment("presets/mine/small", "text")
     batches = experiment.corpus.batches("test", 1, 100)
-    for model, found in (
-        (mine, results["comparison"]["before"]["test"]),
-        (further, results["test"]),
-    ):
+    before = results["comparison"]["before"]
+    for model, found in ((mine, before["test"]), (further, results["test"])):
         expected = memlm_keras.evaluation.perplexity(model, batches, verbose=0)
         assert found["perplexity"] == pytest.approx(expected.perplexity, 1e-5)
     told = memlm("evaluate", run, "--verbose=0")
@@ -375,50 +360,37 @@ def test_a_trained_model_is_no_worse_than_it_was(memlm, mine, folder):
     kept = keras.saving.load_model(run / "model.keras")
     pairs = zip(kept.trainable_weights, mine.trainable_weights, strict=True)
     for weight, expected in pairs:
-        np.testing.assert_array_equal(
-            *map(keras.ops.convert_to_numpy, (weight, expected))
-        )
+        np.testing.assert_array_equal(array(weight), array(expected))
     assert results_of(run)["best_epoch"] == 0
     told = memlm("train", "presets/mine/small", *flags)
     assert "is finished, and is not trained again" in told.out
 
 
 def test_a_smoothed_model_is_trained_further(memlm, mine, folder):
-    size = len(mine.vocabulary)
-    model = memlm_keras.LanguageModel.from_preset(
-        "kong2019/vs_linear_512", vocabulary=mine.vocabulary, scale=0.02
-    )
-    model.smoothing.adapt(
-        memlm_keras.smoothing.StreamStatistics.count(np.arange(size), size)
-    )
-    model.save_to_preset(folder / "presets" / "theirs")
+    words, size = mine.vocabulary, len(mine.vocabulary)
+    preset = "kong2019/vs_linear_512"
+    model = LM.from_preset(preset, vocabulary=words, scale=0.02)
+    counts = memlm_keras.smoothing.StreamStatistics.count(range(size), size)
+    model.smoothing.adapt(counts)
+    model.save_to_preset("presets/theirs")
     flags = ("--dataset=text", "--epochs=1", "--verbose=2")
     told = memlm("train", "presets/theirs", *flags)
     assert "presets/theirs as it was" in told.out
 
 
 TWO_WORDS = memlm_keras.data.Vocabulary(["the", "sea"])
+WORDS_OF_IT = {"vocabulary": TWO_WORDS, "scale": 0.02}
 
 
 @pytest.mark.parametrize(
     ("kind", "preset", "arguments", "message"),
     [
-        (
-            memlm_keras.LanguageModel,
-            "memlm/small",
-            {"vocabulary_size": 9, "units": 4, "embedding_dim": 4},
-            "has no vocabulary",
-        ),
-        (
-            memlm_keras.LanguageModel,
-            "tran2016/completion_birm_256",
-            {"vocabulary": TWO_WORDS, "scale": 0.02},
-            "from both sides",
-        ),
+        (LM, "memlm/small", {"vocabulary_size": 9}, "has no vocabulary"),
+        (LM, "tran2016/completion_birm_256", WORDS_OF_IT, "from both sides"),
         (
             memlm_keras.EntailmentClassifier,
             "weissenborn2016/lstm_attention",
-            {"vocabulary": TWO_WORDS, "scale": 0.02, "labels": ("yes", "no")},
+            {**WORDS_OF_IT, "labels": ("yes", "no")},
             "a trained EntailmentClassifier",
         ),
     ],
@@ -426,8 +398,7 @@ TWO_WORDS = memlm_keras.data.Vocabulary(["the", "sea"])
 def test_what_is_not_trained_further(
     memlm, refused, folder, kind, preset, arguments, message
 ):
-    model = kind.from_preset(preset, **arguments)
-    model.save_to_preset(folder / "presets" / "other")
+    kind.from_preset(preset, **arguments).save_to_preset("presets/other")
     refused(message, "train", "presets/other", "--dataset=text")
     assert not (folder / "runs").exists()
 
@@ -462,20 +433,18 @@ def test_a_trained_model_has_its_sizes_and_its_vocabulary(memlm, refused, mine):
 
 def test_texts_that_cannot_be_read(refused, folder):
     (folder / "latin.txt").write_bytes(b"caf\xe9\n" * 9)
-    for preset in ([], ["daniluk2017/lstm"]):
-        refused(
-            "latin.txt is not UTF-8", "train", *preset, "--dataset=latin.txt"
-        )
+    latin = ("latin.txt is not UTF-8", "train", "--dataset=latin.txt")
+    refused(*latin)
+    refused(*latin, "daniluk2017/lstm")
     lines = ("--dataset=text", "--training_lines=9999")
     refused("`lines` must be from 1 to", "train", "daniluk2017/lstm", *lines)
 
 
 def test_pieces_that_cannot_be_counted(memlm, refused, folder):
     words = memlm_keras.data.SubwordVocabulary(["<unk>", "</s>", *PIECES])
-    model = memlm_keras.LanguageModel.from_preset(
-        "memlm/small", vocabulary=words, units=8, embedding_dim=6
-    )
-    model.save_to_preset(folder / "presets" / "pieces")
+    sizes = {"units": 8, "embedding_dim": 6}
+    model = LM.from_preset("memlm/small", vocabulary=words, **sizes)
+    model.save_to_preset("presets/pieces")
     train = ("train", "presets/pieces", "--dataset=text", "--epochs=1")
     refused("the id 0. Received: the id 1", *train, "--compare")
     memlm(*train, "--verbose=2")
@@ -545,9 +514,8 @@ def test_pieces_of_words(folder):
 def test_the_output_layer_reads_a_text_once(compared, monkeypatch):
     experiment, model, _ = compared
     monkeypatch.setattr(type(model), "score_batches", None)
-    found = measurements._with_cache(
-        experiment, model, {"cache_size": 5}, 0, {}
-    )
+    asked = {"cache_size": 5}
+    found = measurements._with_cache(experiment, model, asked, 0, {})
     monkeypatch.undo()
     cache = NeuralCache(5, found["theta"], found["weight"])
     cached = model.with_mixture(cache)
