@@ -69,6 +69,8 @@ def sentence_predictions(model, sentence, vocabulary=None, top=5):
     >>> found.read[0], found.next[0], len(found.top[0])
     ('<eos>', 'the', 5)
     """
+    from scipy import special
+
     vocabulary = require_vocabulary(model, vocabulary)
     require_positive_integer("top", top)
     require_streaming("`sentence_predictions`", model)
@@ -89,9 +91,7 @@ def sentence_predictions(model, sentence, vocabulary=None, top=5):
     weights = model.attention(read[None])[0]
     logits, _ = model.step(read[None], model.initial_state(1))
     logits = keras.ops.convert_to_numpy(keras.ops.cast(logits, "float32"))
-    scores = logits[0].astype("float64")
-    scores -= scores.max(axis=-1, keepdims=True)
-    scores -= np.log(np.exp(scores).sum(axis=-1, keepdims=True))
+    scores = special.log_softmax(logits[0].astype("float64"), axis=-1)
     best = np.argsort(-scores, axis=-1, kind="stable")[:, :top]
     return SentencePredictions(
         tuple(vocabulary.decode(read)),
@@ -172,20 +172,18 @@ def write_sentence_predictions(predictions, path):
     ...     predictions, "sentence.csv"
     ... )
     """
-    names = ["read", "next", "next_log_probability"]
-    for rank in range(1, predictions.top_log_probabilities.shape[-1] + 1):
-        names += [f"word_{rank}", f"log_probability_{rank}"]
-    rows = []
-    for step, (words, scores) in enumerate(
-        zip(predictions.top, predictions.top_log_probabilities.tolist())
-    ):
-        row = [predictions.read[step], predictions.next[step]]
-        row.append(float(predictions.next_log_probabilities[step]))
-        for pair in zip(words, scores):
-            row += pair
-        rows.append([*row, *predictions.weights[step].tolist()])
-    names += [f"attention_{distance}" for distance in predictions.distances]
-    files.write_csv(path, names, rows)
+    table = {
+        "read": predictions.read,
+        "next": predictions.next,
+        "next_log_probability": predictions.next_log_probabilities.tolist(),
+    }
+    scores = predictions.top_log_probabilities.T.tolist()
+    for rank, words in enumerate(zip(*predictions.top), start=1):
+        table[f"word_{rank}"] = words
+        table[f"log_probability_{rank}"] = scores[rank - 1]
+    for distance, weights in zip(predictions.distances, predictions.weights.T):
+        table[f"attention_{distance}"] = weights.tolist()
+    files.write_csv(path, table, zip(*table.values()))
 
 
 def attention_by_word(predictions):

@@ -151,16 +151,14 @@ def write_attention_columns(columns, path):
 
     >>> memlm_keras.analysis.write_attention_columns(columns, "columns.csv")
     """
-    names = ["position", "word", "predicted"]
-    names += [f"attention_{distance}" for distance in columns.distances]
-    entries = zip(
-        columns.positions.tolist(),
-        columns.words,
-        columns.predicted,
-        columns.weights.tolist(),
-    )
-    rows = ([*entry, *weights] for *entry, weights in entries)
-    files.write_csv(path, names, rows)
+    names = [f"attention_{distance}" for distance in columns.distances]
+    table = {
+        "position": columns.positions.tolist(),
+        "word": columns.words,
+        "predicted": columns.predicted,
+        **dict(zip(names, columns.weights.T.tolist())),
+    }
+    files.write_csv(path, table, zip(*table.values()))
 
 
 # === Dependencies ===
@@ -621,17 +619,15 @@ def write_distant_pairs(pairs, path):
 
     >>> memlm_keras.analysis.write_distant_pairs(pairs, "pairs.csv")
     """
-    names = ["attended", "predicted", "distance", "occurrences"]
-    names += [f"training_count_{each}" for each in pairs.counted_distances]
-    columns = zip(
-        pairs.attended,
-        pairs.predicted,
-        pairs.distances.tolist(),
-        pairs.occurrences.tolist(),
-        pairs.counts.tolist(),
-    )
-    rows = ([*entry, *counts] for *entry, counts in columns)
-    files.write_csv(path, names, rows)
+    names = [f"training_count_{each}" for each in pairs.counted_distances]
+    table = {
+        "attended": pairs.attended,
+        "predicted": pairs.predicted,
+        "distance": pairs.distances.tolist(),
+        "occurrences": pairs.occurrences.tolist(),
+        **dict(zip(names, pairs.counts.T.tolist())),
+    }
+    files.write_csv(path, table, zip(*table.values()))
 
 
 def write_counts_by_distance(pairs, path):
