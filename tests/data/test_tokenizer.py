@@ -90,11 +90,6 @@ def test_every_character_is_read_alike(in_graph, split):
         assert tokens == [t.encode() for t in tokenizer.tokenize(text)]
 
 
-def test_white_space_is_what_python_splits_at():
-    spaces = [c for c in CHARACTERS if not c.split()]
-    assert sorted(module.WHITE_SPACE) == spaces
-
-
 def test_lower_case_is_that_of_each_character_by_itself():
     table = module.lower_case()
     for code, lower in table.items():

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlm_keras import data
 from memlm_keras.ngrams import KneserNey
 from memlm_keras.ngrams.kneser_ney import count_ngrams
 from memlm_keras.ngrams.kneser_ney import estimated_discounts
@@ -111,14 +110,6 @@ def test_it_warns_where_discounts_cannot_be_estimated():
     with pytest.warns(UserWarning, match="order 1: n_1 .. n_4 = .*0.5, 1.0"):
         model = trained([1, 2, 3, 1, 2, 0], order=2)
     assert model.found_discounts == [(0.5, 1.0, 1.5)] * 2
-
-
-def test_splits_are_texts(text):
-    model = trained(text, 40, order=3)
-    again = trained(data.Split(text.astype("int32")), 40, order=3)
-    np.testing.assert_array_equal(
-        again.score(data.Split(text)), model.score(text)
-    )
 
 
 def test_cut_offs_leave_rare_ngrams_out(text):
