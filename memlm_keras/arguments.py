@@ -203,16 +203,12 @@ def serialize(value):
 
 
 class Configured:
-    """Mix-in for layers whose config has the constructor's arguments, each of
-    which is also an attribute of the layer."""
+    """Mix-in for layers whose `get_config` returns constructor arguments, each
+    of which is also an attribute of the layer."""
 
     def get_config(self):
         names = constructor_arguments(type(self))
         return super().get_config() | config_of(self, *names)
-
-    @classmethod
-    def from_config(cls, config):
-        return cls(**deserialize(config))
 
 
 def constructor_arguments(cls):

@@ -12,6 +12,7 @@ Symbols in shapes: B batch, H memory units, k output units, N_c copies.
 import keras
 from keras import ops
 
+from memlm_keras.arguments import deserialize
 from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.cells import associative_backward
@@ -573,6 +574,10 @@ class AssociativeMemoryCell(AssociativeCell):
         # The first permutation is the identity.
         key = complex_vectors.join([part[:, 0] for part in keys])
         return output, new_states, self.traced(key, values, state, written)
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**deserialize(config, custom_objects))
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")

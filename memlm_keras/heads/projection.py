@@ -11,6 +11,7 @@ import keras
 from keras import ops
 
 from memlm_keras.arguments import Configured
+from memlm_keras.arguments import deserialize
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.embeddings.embedding import Embedding
 from memlm_keras.embeddings.embedding import look_up
@@ -291,6 +292,10 @@ class TiedProjection(BlockLosses, keras.layers.Layer):
             and embedding.quantization_mode is None
         )
         return (embedding.embeddings, True) if usual else None
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**deserialize(config))
 
 
 def build_tied(embedding, size):

@@ -14,6 +14,7 @@ import keras
 from keras import ops
 
 from memlm_keras.arguments import Configured
+from memlm_keras.arguments import deserialize
 from memlm_keras.arguments import require_instance
 from memlm_keras.arguments import require_number
 from memlm_keras.arguments import require_one_of
@@ -408,6 +409,10 @@ class SmoothedEmbedding(Embedding):
     ):
         return super().compute_output_spec(inputs, reverse=reverse)
 
+    @classmethod
+    def from_config(cls, config):
+        return cls(**deserialize(config))
+
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class SmoothedProjection(Configured, keras.layers.Layer):
@@ -529,6 +534,10 @@ class SmoothedProjection(Configured, keras.layers.Layer):
         is_target = ops.equal(words, targets[..., None])
         scores = ops.cast(scores, logits.dtype)
         return ops.where(is_target, scores[..., None], logits)
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**deserialize(config))
 
 
 def require_smoothing(smoothing):
