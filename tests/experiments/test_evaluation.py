@@ -31,8 +31,8 @@ def test_a_run_is_evaluated_on_another_text(memlm, refused, run, folder):
     before = results_of(run)
     (folder / "other.txt").write_text("sea sea saw\n" * 40)
     told = memlm("evaluate", run, "--dataset=other.txt", "--verbose=0")
-    found = float(re.search(r"test: perplexity (\S+)", told.out)[1])
-    assert found != pytest.approx(before["test"]["perplexity"], rel=1e-3)
+    perplexity = before["test"]["perplexity"]
+    assert perplexity_of(told) != pytest.approx(perplexity, rel=1e-3)
     assert results_of(run) == before
     memlm("evaluate", run / "model.keras", "--verbose=0")
     (run / "model.keras").rename(folder / "alone.keras")
@@ -46,9 +46,8 @@ def test_verbose_0_prints_results_alone(memlm, folder):
         told = memlm("train", *preset, *flags, "--epochs=1", "--nocompare")
         assert not told.err
         first, *results, last = told.out.splitlines()
-        assert first.startswith("validation ") and last.startswith(
-            "All results"
-        )
+        assert first.startswith("validation ")
+        assert last.startswith("All results")
         kinds = ("test", "cache", "dynamic")
         assert all(line.startswith(kinds) for line in results)
         run = last.split()[-1]
@@ -90,8 +89,8 @@ def test_a_model_without_its_run_folder(memlm, refused, run, folder):
 def test_the_last_epoch_is_measured_too(when, memlm, folder, monkeypatch):
     sizes = {"scale": 0.02, "batch_size": 4, "learning_rate": 0.3}
     flags = [f"--{name}={value}" for name, value in sizes.items()]
-    command = ("train", "daniluk2017/lstm", "--dataset=text", *flags)
-    command = (*command, "--epochs=4", "--patience=4", "--verbose=0")
+    flags += ["--dataset=text", "--epochs=4", "--patience=4", "--verbose=0"]
+    command = ("train", "daniluk2017/lstm", *flags)
     if when == "interrupted":
 
         def interrupt(experiment):
@@ -157,7 +156,7 @@ def test_the_average_of_two_runs(memlm, refused, train, folder):
     runs = sorted((folder / "runs").iterdir())
     told = memlm("evaluate", *runs, "--verbose=0")
     assert "Average of 2 models" in told.out
-    found = float(re.search(r"test: perplexity (\S+)", told.out)[1])
+    found = perplexity_of(told)
     alone = [results_of(run)["test"]["perplexity"] for run in runs]
     assert min(alone) * 0.8 < found < max(alone)
     message = "needs a single RUN ... dynamic=True and 2 runs"
@@ -170,11 +169,12 @@ def test_what_was_asked_for_is_told_last(
     memlm, train, folder, few_segments, monkeypatch
 ):
     choices, choose = [], measurements._choose_cache
-    monkeypatch.setattr(
-        measurements,
-        "_choose_cache",
-        lambda *arguments: choices.append(arguments) or choose(*arguments),
-    )
+
+    def counted(*arguments):
+        choices.append(arguments)
+        return choose(*arguments)
+
+    monkeypatch.setattr(measurements, "_choose_cache", counted)
     told = train("daniluk2017/lstm", "--dynamic", "--cache_size=9")
     # Dynamic evaluation with a cache has the one that was chosen before.
     assert len(choices) == 1
@@ -201,10 +201,8 @@ def test_the_cache_of_a_run_is_used(memlm, refused, run, folder, monkeypatch):
     memlm("surprisal", run, "text/test.txt", *flags)
     nats = [float(r["surprisal_nats"]) for r in read_csv("words.tsv", "\t")]
     assert math.exp(np.mean(nats)) == pytest.approx(expected, rel=1e-4)
-    alone, cached = (
-        memlm("score", run, "the man the man", *flags).out
-        for flags in ((), ("--cache",))
-    )
+    score = ("score", run, "the man the man")
+    alone, cached = memlm(*score).out, memlm(*score, "--cache").out
     assert alone != cached and "perplexity" in cached
     memlm("generate", run, "the man", "--cache")
 
@@ -262,13 +260,12 @@ def test_a_run_that_is_not_finished(memlm, folder):
     experiment = Experiment("daniluk2017/lstm", "text", scale=0.02)
     run = RunFolder(folder / "runs" / experiment.name)
     typed = "memlm train daniluk2017/lstm --dataset=text --epochs=7"
+    config = experiment.settings, experiment.recipe, experiment.kind
     for command, told_of in (
         (f"{typed} --overwrite", f"To continue: {typed}\n"),
         (None, "To continue: python "),
     ):
-        run.write_config(
-            experiment.settings, experiment.recipe, experiment.kind, command
-        )
+        run.write_config(*config, command)
         for verb in ("generate", "evaluate"):
             told = memlm(verb, "runs", status=1)
             assert "is not finished" in told.err
@@ -291,9 +288,8 @@ def test_a_run_of_a_preset_that_a_script_registered(memlm, refused, run):
 def test_a_text_that_has_moved(memlm, refused, run, folder):
     expected = results_of(run)["test"]["perplexity"]
     (folder / "text").rename(folder / "moved")
-    told = refused(
-        "was at text, as its config.json ... NEWPATH", "evaluate", run
-    )
+    message = "was at text, as its config.json ... NEWPATH"
+    told = refused(message, "evaluate", run)
     again = re.search(r"memlm (evaluate \S+ --dataset=)", told.err)[1]
     told = memlm(*f"{again}moved --verbose=2".split())
     assert perplexity_of(told) == pytest.approx(expected, abs=1e-3)
@@ -343,7 +339,6 @@ def test_wrong_requests_by_recency(refused, train, run, folder, classifier):
         ("split needs --by=recency", run, "--split=test"),
         ("by must be one of recency", run, "--by=length"),
         ("dynamic cannot be used with --by", run, by, "--dynamic"),
-        ("given twice", run, run, by),
         ("of class EntailmentClassifier", classifier, by, "--dataset=text"),
         ("cache_size needs a run f", "alone.keras", by, "--cache_size=9"),
     ):

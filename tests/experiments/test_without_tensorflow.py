@@ -10,7 +10,7 @@ from language_models import shared
 from told import ROOT
 from told import python
 
-import memlm_keras as memlm
+from memlm_keras import serving
 from memlm_keras.data import vocabulary
 from memlm_keras.serving.exported import ServedModel
 
@@ -59,10 +59,8 @@ def alone(folder):
 
 
 def tiny(preset):
-    return (
-        f"train {preset} --dataset=text --units=8 --batch_size=4 --epochs=1 "
-        "--verbose=0 --run_dir=runs"
-    ).split()
+    flags = "--dataset=text --units=8 --batch_size=4 --epochs=1 --verbose=0"
+    return f"train {preset} {flags} --run_dir=runs".split()
 
 
 @BACKENDS
@@ -155,33 +153,22 @@ def test_a_folder_of_transformers_needs_no_tensorflow(alone, folder):
     assert (folder / "hf" / "model.safetensors").exists()
 
 
+LITERT, BY_BEAMS = "ai_edge_litert.interpreter", ([[1]], 4, "beam")
+
+
 @pytest.mark.parametrize(
     "absent, package, use",
     [
         ("tensorflow", "tensorflow", vocabulary.script_classes.__wrapped__),
         ("tensorflow", "tensorflow", lambda: ServedModel(pathlib.Path("1"))),
-        ("tensorflow", "tensorflow", lambda: memlm.serving.check_path("new/1")),
-        (
-            "keras_nlp",
-            "keras-nlp",
-            lambda: shared().generate([[1]], 4, sampler="beam"),
-        ),
-        (
-            "onnxruntime",
-            "onnxruntime",
-            lambda: memlm.serving.load("model.onnx"),
-        ),
-        (
-            "ai_edge_litert.interpreter",
-            "ai-edge-litert",
-            lambda: memlm.serving.load("model.tflite"),
-        ),
+        ("tensorflow", "tensorflow", lambda: serving.check_path("new/1")),
+        ("keras_nlp", "keras-nlp", lambda: shared().generate(*BY_BEAMS)),
+        ("onnxruntime", "onnxruntime", lambda: serving.load("model.onnx")),
+        (LITERT, "ai-edge-litert", lambda: serving.load("model.tflite")),
     ],
     ids=["scripts", "SavedModel", "export", "beam", "ONNX", "LiteRT"],
 )
-def test_what_needs_a_package_names_it(
-    folder, monkeypatch, absent, package, use
-):
+def test_a_missing_package_is_named(folder, monkeypatch, absent, package, use):
     for name in ("model.onnx", "model.tflite"):
         (folder / name).touch()
     monkeypatch.setitem(sys.modules, absent, None)
