@@ -45,9 +45,8 @@ def sums_of(model, batch, **arguments):
     logits = model(**batch, **arguments).logits.detach()
     log_probabilities = logits.double().log_softmax(dim=-1)
     found = []
-    for row, ids, kept in zip(
-        log_probabilities, batch["input_ids"], batch["attention_mask"].bool()
-    ):
+    masks = batch["attention_mask"].bool()
+    for row, ids, kept in zip(log_probabilities, batch["input_ids"], masks):
         scores = row[kept][:-1].gather(1, ids[kept][1:, None])
         found.append(scores.sum().item())
     return np.array(found)
@@ -141,7 +140,7 @@ def test_sums_of_other_models_are_ours(kind, tmp_path):
 
 
 def test_padding_may_be_anywhere_and_of_any_id(wrapped):
-    _, model, _ = wrapped
+    _, model, tokenizer = wrapped
     ids = torch.tensor([[0, 7, 22, 9, 4], [5, 0, 5, 3, 5]])
     mask = torch.tensor([[1, 0, 1, 0, 1], [0, 1, 0, 1, 0]])
     logits = model(ids, attention_mask=mask).logits
@@ -149,15 +148,11 @@ def test_padding_may_be_anywhere_and_of_any_id(wrapped):
         alone = model(ids[row, kept][None]).logits[0]
         torch.testing.assert_close(logits[row, kept], alone)
         assert not logits[row, ~kept].any()
-
-
-def test_padding_is_known_without_a_mask(wrapped):
-    _, model, tokenizer = wrapped
+    # Of one id it is known without a mask.
     batch = encode(tokenizer)
     assert tokenizer.pad_token_id == V
-    torch.testing.assert_close(
-        model(batch.input_ids).logits, model(**batch).logits
-    )
+    logits = model(batch.input_ids).logits
+    torch.testing.assert_close(logits, model(**batch).logits)
 
 
 @pytest.mark.parametrize("outside", [-1, V + 1, 10**9])
@@ -165,9 +160,8 @@ def test_other_ids_are_refused(wrapped, outside):
     _, model, _ = wrapped
     ids = torch.tensor([[0, 3, V], [0, outside, 4]])
     for mask in (None, torch.tensor([[1, 1, 0], [1, 1, 1]])):
-        with pytest.raises(
-            ValueError, match=f"to {V - 1}.*Received: {outside}"
-        ):
+        message = f"to {V - 1}.*Received: {outside}"
+        with pytest.raises(ValueError, match=message):
             model(ids, attention_mask=mask)
     mask = torch.tensor([[1, 1, 0], [1, 0, 1]])
     assert model(ids, attention_mask=mask).logits[1, 2].any()
@@ -297,9 +291,8 @@ def test_ids_are_ours(wrapped):
     assert tokenizer.decode([0, *ids]) == VOCABULARY.detokenize([0, *ids])
     # A part of a text begins with a space.
     assert tokenizer.decode(ids) == " " + VOCABULARY.detokenize(ids)
-    assert tokenizer.decode([0, *ids], skip_special_tokens=True).startswith(
-        "w3"
-    )
+    text = tokenizer.decode([0, *ids], skip_special_tokens=True)
+    assert text.startswith("w3")
     assert len(tokenizer) == V + 1
 
 
@@ -346,8 +339,6 @@ def test_what_cannot_be_wrapped():
     with pytest.raises(ValueError, match="`vocabulary` must be given"):
         huggingface.wrap(make())
     both = memlm.memory.BidirectionalMemoryBlock(window=3)
-    lm = memlm.LanguageModel(
-        V, 5, [keras.layers.LSTM(6)], both, vocabulary=VOCABULARY
-    )
+    lm = memlm.LanguageModel(V, 5, [keras.layers.LSTM(6)], both)
     with pytest.raises(ValueError, match="`wrap` needs a causal model"):
-        huggingface.wrap(lm)
+        huggingface.wrap(lm, VOCABULARY)

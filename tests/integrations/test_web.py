@@ -22,6 +22,7 @@ pytestmark = pytest.mark.backend("tensorflow")
 
 FILES = {*web.PAGE, *web.ENGINE, web.MODEL, web.FACTS, web.PACKED}
 ENGLISH = "memlm/english"
+VOCABULARY = memlm.data.Vocabulary([f"word_{index}" for index in range(V - 2)])
 
 
 @pytest.fixture(scope="module")
@@ -34,22 +35,8 @@ def engine():
 
 
 @pytest.fixture(scope="module")
-def vocabulary():
-    words = [*(f"word_{index}" for index in range(26)), "N"]
-    tokenizer = memlm.data.Tokenizer(numbers="N")
-    return memlm.data.Vocabulary(words, tokenizer=tokenizer)
-
-
-@pytest.fixture(scope="module")
-def model(vocabulary):
-    keras.utils.set_random_seed(5)
-    return memlm.LanguageModel(
-        vocabulary=vocabulary,
-        embedding_dim=7,
-        recurrent=[keras.layers.LSTM(10), keras.layers.LSTM(12)],
-        memory=memlm.memory.KeyValuePredict(window=3),
-        initializer=keras.initializers.RandomUniform(-0.8, 0.8),
-    )
+def model():
+    return make(vocabulary=VOCABULARY)
 
 
 @pytest.fixture(scope="module")
@@ -60,12 +47,9 @@ def page(model, engine, tmp_path_factory):
 @pytest.fixture(scope="module")
 def english(engine, tmp_path_factory):
     """The page of the English model, whose weights are stored as int8."""
-    return export(
-        memlm.LanguageModel.from_preset(ENGLISH),
-        tmp_path_factory.mktemp("web") / "english",
-        format="web",
-        quantize="int8",
-    )
+    lm = memlm.LanguageModel.from_preset(ENGLISH)
+    path = tmp_path_factory.mktemp("web") / "english"
+    return export(lm, path, format="web", quantize="int8")
 
 
 def worst_difference(lm, page, steps):
@@ -86,9 +70,8 @@ def worst_difference(lm, page, steps):
         attention = lm.attention(np.append(0, ids)[None])[0]
         assert len(facts["distances"]) == attention.shape[-1]
     differences = []
-    for read, target, score, weights in zip(
-        [0, *ids], ids, expected, attention
-    ):
+    steps = zip([0, *ids], ids, expected, attention)
+    for read, target, score, weights in steps:
         feed = {"token_ids": np.array([[read]], "int32"), **carried}
         answer = dict(zip(names, engine.run(None, feed), strict=True))
         differences.append(answer["log_probabilities"][0, target] - score)
@@ -104,7 +87,7 @@ def test_the_folder_has_all_that_the_page_asks_for(page, model):
     assert facts["name"] == "small"
     assert facts["parameters"] == model.count_params()
     assert facts["distances"] == [4, 3, 2]
-    assert facts["states"]["recurrent_1_state_0"] == {
+    assert facts["states"]["recurrent_0_state_0"] == {
         "type": "float32",
         "shape": [1, 12],
         "initial": None,
@@ -128,13 +111,8 @@ def test_int8_keeps_a_model_that_is_stored_so(english):
     assert (english / web.MODEL).stat().st_size < 3.4e6
 
 
-def test_an_ensemble_does_not_look_back(vocabulary, engine, tmp_path):
-    one = memlm.LanguageModel(
-        vocabulary=vocabulary,
-        embedding_dim=4,
-        recurrent=[keras.layers.GRU(5)],
-    )
-    lm = memlm.Ensemble([one])
+def test_an_ensemble_does_not_look_back(model, engine, tmp_path):
+    lm = memlm.Ensemble([model])
     page = export(lm, tmp_path / "page", format="web")
     facts = json.loads((page / web.FACTS).read_text("utf-8"))
     assert facts["distances"] is None
@@ -151,13 +129,8 @@ def test_an_ensemble_does_not_look_back(vocabulary, engine, tmp_path):
     ],
 )
 def test_every_memory(recurrent, memory, mixture, engine, tmp_path):
-    tokens = [f"word_{index}" for index in range(V - 2)]
-    lm = make(
-        recurrent,
-        memory,
-        vocabulary=memlm.data.Vocabulary(tokens),
-        mixture=mixture and mixture(),
-    )
+    mixture = mixture and mixture()
+    lm = make(recurrent, memory, vocabulary=VOCABULARY, mixture=mixture)
     page = export(lm, tmp_path / "page", format="web")
     facts = json.loads((page / web.FACTS).read_text("utf-8"))
     assert bool(facts["distances"]) == (lm.attending is not None)
