@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from exported_models import MODELS
 from exported_models import language_model
+from language_models import array
 from litert_runs import Session
 from litert_runs import require_names
 
@@ -25,8 +26,9 @@ def difference(session, model, steps=100):
     """Largest from log-probabilities and state of `model.step`."""
     rows = session.run.get_input_details()["token_ids"]["shape"][0]
     random = np.random.default_rng(4)
-    tokens = random.integers(model.vocabulary_size, size=(rows, steps))
-    tokens = tokens.astype("int32")
+    tokens = random.integers(
+        model.vocabulary_size, size=(rows, steps), dtype="int32"
+    )
     expected, state = model.step(tokens, model.initial_state(rows))
     expected = keras.ops.log_softmax(keras.ops.cast(expected, "float32"))
     found = [
@@ -36,10 +38,7 @@ def difference(session, model, steps=100):
     assert session.state.keys() == state.keys()
     pairs = [(np.stack(found, axis=1), expected)]
     pairs += [(session.state[name], state[name]) for name in state]
-    return max(
-        np.abs(left - keras.ops.convert_to_numpy(right)).max()
-        for left, right in pairs
-    )
+    return max(np.abs(left - array(right)).max() for left, right in pairs)
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +50,8 @@ def path(model, tmp_path_factory):
 
 def test_file_streams_as_the_model_does(path, model):
     assert difference(Session(path), model) < 1e-5
+    # And leaves the model as it was.
+    assert [layer.unroll for layer in model.recurrent] == [False, False]
 
 
 def test_step_gives_the_most_probable_words(path, model):
@@ -81,10 +82,6 @@ def test_vocabulary_is_at_the_end_of_the_file(path, vocabulary, tmp_path):
         archive.extract("vocabulary.json", tmp_path)
     found = memlm.data.Vocabulary.from_file(tmp_path / "vocabulary.json")
     assert found == vocabulary
-
-
-def test_model_is_left_as_it_was(path, model):
-    assert [layer.unroll for layer in model.recurrent] == [False, False]
 
 
 @pytest.mark.parametrize(

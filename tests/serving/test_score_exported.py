@@ -21,14 +21,11 @@ def test_sentences_from_standard_input(saved_model, responses, texts):
         responses["score/log_probabilities"][0, :5].tolist(), abs=1e-4
     )
     totals = responses["score/log_probability"][[0, 2]].tolist()
-    for total, length, text in (
-        (totals[0], 5, summary),
-        (sum(totals), 8, overall),
-    ):
-        numbers = re.findall(r"-?\d+\.?\d*", text)[-3:]
-        assert [float(number) for number in numbers] == pytest.approx(
-            [total, length, math.exp(-total / length)], rel=1e-3
-        )
+    wholes = ((totals[0], 5, summary), (sum(totals), 8, overall))
+    for total, length, text in wholes:
+        numbers = [*map(float, re.findall(r"-?\d+\.?\d*", text)[-3:])]
+        expected = [total, length, math.exp(-total / length)]
+        assert numbers == pytest.approx(expected, rel=1e-3)
 
 
 def test_pieces_of_words_need_tensorflow_text(tmp_path):

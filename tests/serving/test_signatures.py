@@ -129,6 +129,10 @@ def require_step(responses, label, model, ids, state, row):
     if label == "next":
         assert not [name for name in responses if f"{label}/memory" in name]
         return state
+    names = {
+        n.partition("/")[2] for n in responses if n.startswith(f"{label}/")
+    }
+    assert names - {*NEXT.split()} == {*state, "fingerprint"}
     for name, value in state.items():
         value = array(value)
         served = responses[f"{label}/{name}"]
@@ -185,21 +189,6 @@ def test_greedy_writing_equals_the_model(model, vocabulary, responses, texts):
             rtol=1e-4,
             atol=1e-5,
         )
-
-
-def test_initial_state_has_the_names_and_shapes_of_the_model(model, responses):
-    expected = model.initial_state(3)
-    served = {
-        name.removeprefix("initial_state/"): value
-        for name, value in responses.items()
-        if name.startswith("initial_state/")
-    }
-    marks = served.pop("fingerprint")
-    assert marks.dtype == "int32" and marks.shape == (3,)
-    assert set(marks) == {marks[0]} and marks[0] > 0
-    assert set(served) == set(expected)
-    for name, value in expected.items():
-        assert_allclose(served[name], array(value))
 
 
 def test_graph_has_core_cpu_operations_only(responses):

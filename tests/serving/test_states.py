@@ -60,12 +60,11 @@ def served(request, vocabulary, only_signatures, tmp_path_factory):
 
     def ask(signature, **inputs):
         _, specification = signatures[signature].structured_input_signature
-        found = signatures[signature](
-            **{
-                name: tf.constant(value, specification[name].dtype)
-                for name, value in inputs.items()
-            }
-        )
+        inputs = {
+            name: tf.constant(value, specification[name].dtype)
+            for name, value in inputs.items()
+        }
+        found = signatures[signature](**inputs)
         for name, value in found.items():
             assert value.dtype in (tf.float32, tf.int32, tf.string, tf.bool)
             assert 0 not in value.shape, name
@@ -86,9 +85,7 @@ def test_rows_of_any_length_equal_the_model(served, vocabulary):
     model, ask = served
     dtypes = {layer.compute_dtype for layer in model.layers}
     rounding = 0.03 if "bfloat16" in dtypes else 1e-4
-    require_close = functools.partial(
-        assert_allclose, rtol=rounding, atol=rounding
-    )
+    close = functools.partial(assert_allclose, rtol=rounding, atol=rounding)
     # One shape for the model, which compiles each.
     texts = ["word_1 word_7 nobody", "word_7 " * 7, "word_2 word_7 " * 2 + "w"]
     rows = [[4, 5, 6, 7, 8], [9], [4, 4, 4]]
@@ -105,11 +102,11 @@ def test_rows_of_any_length_equal_the_model(served, vocabulary):
     for row, logs in enumerate(log_softmax(logits, axis=-1)):
         for found, place in ((answer, -2), (last, -1)):
             found = found["top_k_log_probabilities"][row]
-            require_close(found, -np.sort(-logs[place])[:3])
+            close(found, -np.sort(-logs[place])[:3])
         targets = [*read[row][1:], 0]
         expected = logs[range(len(targets)), targets]
         found = scores["log_probabilities"][row][: len(targets)]
-        require_close(found, expected)
+        close(found, expected)
 
 
 def test_states_of_other_models_are_refused(served):
@@ -145,9 +142,8 @@ def test_fingerprints_are_of_weights_and_vocabulary(vocabulary):
         keras.utils.set_random_seed(seed)
         return model_of(vocabulary, keras.layers.GRU(6))
 
-    other = memlm.data.Vocabulary(
-        [*vocabulary.tokens[:1], *vocabulary.tokens[:1:-1]]
-    )
+    end, _, *words = vocabulary.tokens
+    other = memlm.data.Vocabulary([end, *words[::-1]])
     assert len(other) == len(vocabulary)
     numbers = [
         fingerprint(model(1), vocabulary, {}),
