@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from layers import arrays
+from layers import assert_close
 from layers import revived
 from layers import uniform
 
@@ -56,13 +57,8 @@ def test_outputs_and_weights_equal_the_reference(
         expected, expected_weights = word_by_word(
             outputs[row, :words], premise[row, :others], *weights_of(layer)
         )
-        np.testing.assert_allclose(final[row], expected, rtol=1e-3, atol=1e-5)
-        np.testing.assert_allclose(
-            weights[row, :words, :others],
-            expected_weights,
-            rtol=1e-3,
-            atol=1e-5,
-        )
+        found = final[row], weights[row, :words, :others]
+        assert_close(found, (expected, expected_weights), rtol=1e-3)
 
 
 def test_gradients_equal_finite_differences(gradients):

@@ -23,16 +23,15 @@ def test_weights_of_rows_are_those_of_their_tokens(random):
         nats, perplexity = Nats(), Perplexity()
         nats.update_state(targets, losses, weights)
         perplexity.update_state(targets, losses, weights)
-        np.testing.assert_allclose(float(nats.result()), mean, rtol=1e-5)
-        np.testing.assert_allclose(
-            float(perplexity.result()), np.exp(mean), rtol=1e-5
-        )
-        loss = TokenCrossEntropy()(targets, losses, weights)
-        np.testing.assert_allclose(float(loss), mean, rtol=1e-5)
-        loss = SentenceCrossEntropy()(targets, losses, weights)
-        np.testing.assert_allclose(
-            float(loss), np.sum(losses * tokens) / 3, rtol=1e-5
-        )
+        found = [
+            nats.result(),
+            perplexity.result(),
+            TokenCrossEntropy()(targets, losses, weights),
+            SentenceCrossEntropy()(targets, losses, weights),
+        ]
+        by_sentence = np.sum(losses * tokens) / 3
+        expected = [mean, np.exp(mean), mean, by_sentence]
+        np.testing.assert_allclose([*map(float, found)], expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("metric", ["val_nats", "val_perplexity"])
