@@ -207,17 +207,22 @@ def test_a_trace_has_the_values_read_and_written(kind, source_key, random):
         np.testing.assert_allclose(traced["state"], arrays(output), atol=1e-6)
 
 
-def test_permutations_are_saved(reloaded):
-    cell = make("gru", "shared", seed=11)
-    permutations = arrays(cell.permutations)
-    np.testing.assert_array_equal(permutations[0], [0, 1])
-    np.testing.assert_array_equal(np.sort(permutations), [[0, 1]] * 3)
-    cell.permutations.assign(permutations[:, ::-1])
-    layer = ProjectedRNN(cell)
-    model = keras.Sequential([keras.Input((5, 3)), layer])
-    loaded = reloaded(model)
+def test_permutations_are_of_a_seed_and_saved(reloaded):
+    first, other = make("gru", None, 40), make("lstm", "shared", 40)
+    permutations, same, of_another_seed = (
+        arrays(cell.permutations)
+        for cell in (first, other, make("gru", None, 40, seed=1))
+    )
+    np.testing.assert_array_equal(permutations, same)
+    assert (permutations != of_another_seed).any()
+    np.testing.assert_array_equal(permutations[0], range(20))
+    np.testing.assert_array_equal(np.sort(permutations), [range(20)] * 3)
+    assert "permutations" not in [w.name for w in first.trainable_variables]
+    first.permutations.assign(permutations[:, ::-1])
+    model = keras.Sequential([keras.Input((5, 3)), ProjectedRNN(first)])
     np.testing.assert_array_equal(
-        arrays(loaded.layers[0].cell.permutations), permutations[:, ::-1]
+        arrays(reloaded(model).layers[0].cell.permutations),
+        permutations[:, ::-1],
     )
 
 
@@ -228,17 +233,6 @@ def test_where_the_biases_begin():
         np.testing.assert_array_equal(
             arrays(cell.bias), [update_bias] * 4 + [1.0] * 4 + [0.0] * 4
         )
-
-
-def test_cells_of_one_seed_have_the_same_permutations():
-    first, other = make("gru", None, 40), make("lstm", "shared", 40)
-    np.testing.assert_array_equal(
-        arrays(first.permutations), arrays(other.permutations)
-    )
-    third = make("gru", None, 40, seed=1)
-    assert (arrays(first.permutations) != arrays(third.permutations)).any()
-    trainable = [weight.name for weight in first.trainable_variables]
-    assert "permutations" not in trainable
 
 
 @pytest.mark.parametrize(

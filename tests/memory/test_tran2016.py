@@ -83,15 +83,22 @@ def test_outputs_equal_the_reference(
     )
 
 
+@pytest.mark.backend(one_in=2)
 @every_variant
-def test_gradients_equal_finite_differences(variant, gradients):
+@pytest.mark.parametrize("kind", [MemoryBlock, BidirectionalMemoryBlock])
+def test_gradients_equal_finite_differences(kind, variant, gradients):
+    outputs, token_ids = inputs_of(5, 2, 5, 3)
     layer = make(variant, 3, 3)
-    outputs, token_ids = inputs_of(5, 2, 4, 3)
+    block, others = reference.memory_block, (3, [[], []])
+    if kind is BidirectionalMemoryBlock:
+        layer = make_bidirectional(variant, 3, window=2, end=4)
+        block, others = reference.bidirectional_memory_block, (2, 4)
+        # An end within a window, and none.
+        token_ids[0], token_ids[1] = [0, 1, 2, 4, 4], [0, 3, 1, 5, 3]
 
     def expected(outputs, weights):
         symbols = reference.symbols(layer, weights)
-        arguments = outputs, token_ids, symbols, 3, [[], []]
-        return reference.memory_block(*arguments)[0]
+        return block(outputs, token_ids, symbols, *others)[0]
 
     assert_memory_gradients(gradients, layer, outputs, expected, token_ids)
 
@@ -178,22 +185,6 @@ def test_bidirectional_outputs_equal_the_reference(
     assert_close((composed, weights), (expected, attention))
     assert state == layer.initial_state(batch_size) == {}
     assert layer.steps_back is None and not layer.causal
-
-
-@pytest.mark.backend(one_in=3)
-@every_variant
-def test_gradients_of_a_bidirectional_block(variant, gradients):
-    layer = make_bidirectional(variant, 3, window=2, end=4)
-    outputs, token_ids = inputs_of(5, 2, 5, 3)
-    # An end within a window, and none.
-    token_ids[0], token_ids[1] = [0, 1, 2, 4, 4], [0, 3, 1, 5, 3]
-
-    def expected(outputs, weights):
-        symbols = reference.symbols(layer, weights)
-        arguments = outputs, token_ids, symbols, 2, 4
-        return reference.bidirectional_memory_block(*arguments)[0]
-
-    assert_memory_gradients(gradients, layer, outputs, expected, token_ids)
 
 
 def test_every_argument_of_a_bidirectional_block_survives():
