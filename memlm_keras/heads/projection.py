@@ -19,16 +19,16 @@ from memlm_keras.gradients import with_gradient
 from memlm_keras.keras_private import AutocastScope
 
 # Number of logits in a block. With blocks, a training step with 11.2 million
-# logits takes 0.95 times as long on PyTorch, and with 5 million 0.7 on JAX.
-BLOCK = 2_600_000 if keras.backend.backend() == "jax" else 11_000_000
+# logits takes 0.95 times as long on PyTorch, and with 5 million 0.65 on JAX.
+BLOCK = 3_900_000 if keras.backend.backend() == "jax" else 11_000_000
 # Bytes of a GPU's memory for each logit in a block. On a GPU, PyTorch waits for
 # each kernel launch, so blocks are larger. With 80 GB, the three arrays of a
 # block take 1.2 GB.
 _BYTES = 800
-# A loss is computed in blocks only if it needs more than this number.
-# TensorFlow's own loss needs little memory: for 99 million logits, 1.2 times
-# the memory of blocks and 0.85 times the time.
-LEAST_BLOCKS = 20 if keras.backend.backend() == "tensorflow" else 1
+# A loss is computed in blocks only if it needs more than this number. JAX gains
+# from a single block. TensorFlow's own loss needs little memory: for 99 million
+# logits, 1.2 times the memory of blocks and 0.85 times the time.
+LEAST_BLOCKS = {"jax": 2 / 3, "tensorflow": 20}.get(keras.backend.backend(), 1)
 # Smallest number of positions in a block: small products are slow, and each
 # block updates the whole gradient of the kernel.
 LEAST_ROWS = 256
