@@ -16,6 +16,8 @@ from memlm_keras.cells import AssociativeGRUCell
 from memlm_keras.cells import AssociativeMemoryCell
 from memlm_keras.cells import DualAssociativeGRUCell
 from references import weissenborn2016 as reference
+from references.delta_rule import complex_of
+from references.delta_rule import reals
 
 V, H = 11, 6
 SOURCE, TARGET = [5, 7, 2, 9], [7, 2, 3]
@@ -39,17 +41,15 @@ MODELS = {
 
 def read_by_hand(cell, key, memory):
     copies = memory.reshape(cell.num_copies, -1)
-    copies = [*map(reference.to_complex, copies)]
-    return reference.to_real(
-        reference.read(key, copies, array(cell.permutations))
-    )
+    copies = [*map(complex_of, copies)]
+    return reals(reference.read(key, copies, array(cell.permutations)))
 
 
 def key_by_hand(model, cell, token, output):
     x = array(model.vectors(np.array([[token]])))[0, 0]
     kernel, recurrent = array(cell.kernel), array(cell.recurrent_kernel)
     key = (x @ kernel + output @ recurrent)[: cell.memory_units]
-    return reference.normalize(reference.to_complex(key), "bound")
+    return reference.normalize(complex_of(key), "bound")
 
 
 def states_after(model, reader, tokens, start):
@@ -78,15 +78,15 @@ def test_steps_are_those_of_the_layers(name, written):
     for step, token in enumerate(SOURCE):
         before, after = states[step], states[step + 1]
         key = key_by_hand(model, cell, token, before[0])
-        expected = reference.to_real(key)
+        expected = reals(key)
         np.testing.assert_allclose(found.keys[step], expected, atol=1e-5)
         stored = found.written[step]
         if written == "state":
             own = read_by_hand(cell, key, before[1])
             stored = stored - own
         # What was added to the first copy, whose keys are not permuted.
-        change = reference.to_complex((after[1] - before[1])[:H])
-        stored = key * reference.to_complex(stored)
+        change = complex_of((after[1] - before[1])[:H])
+        stored = key * complex_of(stored)
         np.testing.assert_allclose(stored, change, atol=1e-4)
     start = [keras.ops.convert_to_tensor(state[None]) for state in states[-1]]
     start = model.states_for_target(start)
