@@ -65,8 +65,8 @@ for ids in (np.zeros((0, 1)), np.zeros((1, 0)), [[{len(vocabulary)}]], [[-1]]):
     first, *others = python("-c", code).out.splitlines()
     assert first == "ended onnxruntime"
     assert [line.rpartition(". Received: ")[2] for line in others] == [
-        "the shape (0, 1)",
-        "the shape (1, 0)",
+        "shape (0, 1)",
+        "shape (1, 0)",
         str(len(vocabulary)),
         "-1",
     ]
