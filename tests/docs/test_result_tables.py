@@ -23,7 +23,7 @@ LOGS = {
     "natural_text": ["natural_text"],
     "quickstart": ["quickstart"],
     "recall": ["recall"],
-    "salton2017": ["small", "defaults"],
+    "salton2017": ["paper", "small", "defaults"],
     "tran2016": ["paper", "kneser_ney"],
     "weissenborn2016": ["paper", "pairs", "autoencoding"],
 }
