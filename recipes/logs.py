@@ -18,6 +18,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import statistics
 import zlib
 
@@ -109,7 +110,10 @@ def keep(folder, study):
         study: path of the study's file.
     """
     folder = pathlib.Path(folder)
-    run = {"results": files.read_json(folder / RESULTS, "results of a run")}
+    results = files.read_json(folder / RESULTS, "results of a run")
+    if "command" in results:
+        results["command"] = _portable(results["command"])
+    run = {"results": results}
     for path in sorted(folder.glob("*log.csv")):
         with path.open(encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
@@ -122,6 +126,18 @@ def keep(folder, study):
     elif (folder / "model.keras").exists():
         run[LOSSES] = test_losses(folder)
     add(study, folder.name, run)
+
+
+def _portable(command):
+    """Returns a command without the paths of this machine."""
+    parts = []
+    for part in shlex.split(command):
+        flag, _, value = part.partition("=")
+        if flag == "--data_dir":
+            part = f"{flag}=path/to/{pathlib.Path(value).name}"
+        if flag != "--run_dir":
+            parts.append(part)
+    return shlex.join(parts)
 
 
 def test_losses(folder):

@@ -7,11 +7,11 @@ compare their models with two such networks, of order 3.
 import keras
 from keras import ops
 
+from memlm_keras.arguments import distinct
 from memlm_keras.arguments import require_number
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.cells.projected_rnn import ProjectedCell
 from memlm_keras.kernels import Int8Kernels
-from memlm_keras.kernels import distinct
 
 
 class HigherOrderCell(Int8Kernels, ProjectedCell):

@@ -20,7 +20,10 @@ from memlm_keras.experiments.datasets import Dataset
 from memlm_keras.experiments.datasets import unit_of
 
 # The n-gram models of Tran et al. (2016, Table 2); other orders are accepted.
-NGRAM_MODELS = ("kneser_ney_5", "kneser_ney_5_cache")
+NGRAM_MODELS = {
+    "kneser_ney_5": "Kneser-Ney smoothing; the order is from 1 to 9",
+    "kneser_ney_5_cache": "the same with a cache of recent words",
+}
 _NGRAM_MODEL = re.compile(r"kneser_ney_([1-9])(_cache)?")
 _OWN = "memlm/"
 SMALLEST = "memlm/small"

@@ -217,11 +217,15 @@ class Experiment:
 
     def training_batches(self, model):
         """Returns training batches and validation batches."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} must implement `training_batches`."
+        )
 
     def measure(self, model, verbose=0):
         """Measures a trained model; returns a dict by split."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} must implement `measure`."
+        )
 
     def draw(self, model, folder, pictures=None, verbose=0):
         """Draws pictures in a folder; returns a list of their paths."""

@@ -321,15 +321,15 @@ def print_notes(*notes):
         print(note, file=sys.stderr)
 
 
-# === Provenance ===
-
-
 def closed_pipe():
     """Discards further output after the reader of a pipe closed it; returns the
     exit status."""
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
     return 128 + signal.SIGPIPE
+
+
+# === Provenance ===
 
 
 def typed():

@@ -94,6 +94,12 @@ def test_numbers_have_a_log(page):
     assert not [n for n in table_numbers(page) if float(n) not in logged]
 
 
+def test_logs_have_no_paths_of_a_machine():
+    for study in (RESULTS / "logs").glob("*.jsonl"):
+        text = study.read_text(encoding="utf-8")
+        assert not re.findall(r"--\w+=/\S{,40}", text), study.name
+
+
 def published(name):
     """The test numbers of a preset that its paper prints, as text."""
     paper, row = name.split("/")

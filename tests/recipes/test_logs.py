@@ -18,6 +18,7 @@ def run(tmp_path):
     folder = tmp_path / "lstm-seed0"
     folder.mkdir()
     results = {"test": {"perplexity": 81.25}, "parameters": 9, "seed": 0}
+    results["command"] = "memlm train lstm --data_dir=/x/ptb --run_dir=/y --v=2"
     (folder / "results.json").write_text(json.dumps(results))
     (folder / "log.csv").write_text("epoch,loss\n0,5.92881965637207\n1,4.5\n")
     (folder / "test_losses.csv").write_text("41.0875,7\n157.7034,38\n")
@@ -30,6 +31,8 @@ def test_a_run_is_read_as_it_was_kept(run, tmp_path):
     logs.keep(run, study)
     ((name, kept),) = logs.read(study).items()
     assert name == "lstm-seed0" and kept["results"]["parameters"] == 9
+    command = "memlm train lstm --data_dir=path/to/ptb --v=2"
+    assert kept["results"]["command"] == command
     assert kept["log"] == {"epoch": [0, 1], "loss": [5.92882, 4.5]}
     losses = [[41.0875, 7], [157.7034, 38]]
     assert np.array_equal(kept["test_losses"], losses)

@@ -9,6 +9,7 @@ from memlm_keras import registry
 from memlm_keras import trained
 from memlm_keras.experiments import options
 from memlm_keras.experiments import process
+from memlm_keras.experiments.choice import NGRAM_MODELS
 from memlm_keras.experiments.command_line import command
 from memlm_keras.experiments.datasets import smoothing_of
 
@@ -27,12 +28,8 @@ def presets(
 ):
     pattern, size = pattern or "*", vocabulary_size or 10_000
     rows = memlm.presets.names()
-    counted = {
-        "kneser_ney_5": "Kneser-Ney smoothing; the order is from 1 to 9",
-        "kneser_ney_5_cache": "the same with a cache of recent words",
-    }
-    known = (*rows, *trained.SOURCES, *trained.names(), *counted)
-    names = [*dict.fromkeys(known)]
+    listed = [*rows, *NGRAM_MODELS]
+    names = [*dict.fromkeys((*listed, *trained.SOURCES, *trained.names()))]
     matches = [n for n in names if pattern in n or fnmatch.fnmatch(n, pattern)]
     if not matches:
         raise options.UsageError(
@@ -60,15 +57,13 @@ def presets(
             f"{describe(preset)}",
             flush=True,
         )
-    matches = [name for name in matches if name not in rows]
-    if found := [name for name in matches if name in counted]:
+    if counted := [name for name in matches if name in NGRAM_MODELS]:
         print("\nModels that count n-grams")
-        for name in found:
-            print(f"{name:{width}} {'':>5} {'':>12}  {counted[name]}")
-    matches = [name for name in matches if name not in counted]
-    if matches:
+    for name in counted:
+        print(f"{name:{width}} {'':>5} {'':>12}  {NGRAM_MODELS[name]}")
+    if weights := [name for name in matches if name not in listed]:
         print("\nTrained models, each with its own vocabulary")
-    for name in matches:
+    for name in weights:
         count, words = describe_trained(name)
         print(f"{name:{width}} {'':>5} {count:>12}  {words}")
 
