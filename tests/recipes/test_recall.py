@@ -1,14 +1,15 @@
 """The recall suite's recipe, as users run it."""
 
-import json
 import re
 import shlex
+import sys
 
 import keras
 import pytest
 from told import ROOT
 from told import python
 
+import programs
 import recall_rows
 import recall_runs
 
@@ -49,45 +50,8 @@ def test_help_lists_rows_and_settings(tmp_path):
     assert {*ROWS, *SETTINGS} <= set(words)
 
 
-# === Many command lines in one process ===
+# === Command lines that stop before training ===
 
-SCRIPT = """
-import contextlib, importlib.util, io, json, os, sys
-from absl.testing import flagsaver
-
-sys.path.insert(0, os.path.dirname(sys.argv[1]))
-import programs
-
-spec = importlib.util.spec_from_file_location("recipe", sys.argv[1])
-recipe = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(recipe)
-
-import_keras = recipe.process.import_keras
-
-def import_and_stop(backend):
-    import_keras(None)
-    import recall_runs
-
-    recall_runs._train = lambda *arguments: sys.exit(-1)
-
-recipe.process.import_keras = import_and_stop
-found = {}
-for typed in json.load(sys.stdin):
-    out, error = io.StringIO(), io.StringIO()
-    with (
-        flagsaver.flagsaver(),
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(error),
-    ):
-        try:
-            status = programs.call(
-                recipe.main, ["recall.py", *typed.split()]
-            )
-        except SystemExit as end:
-            status = end.code
-    found[typed] = status, out.getvalue(), error.getvalue()
-json.dump(found, sys.stdout)
-"""
 # What a command line ends with that would train.
 TRAINS = -1
 WRONG = {
@@ -129,32 +93,35 @@ def on_pages():
             yield " ".join(shlex.split(line, comments=True))
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    """Status, output and errors by what is typed; nothing is trained."""
-    typed = [*WRONG, *RIGHT, *on_pages()]
-    folder = tmp_path_factory.mktemp("recall")
-    found = python(
-        *("-c", SCRIPT, ROOT / "recipes/recall.py"),
-        folder=folder,
-        typed=json.dumps(typed),
-        KERAS_BACKEND=keras.backend.backend(),
-    )
-    assert not list(folder.iterdir())
-    return json.loads(found.out)
+@pytest.fixture
+def call(program, monkeypatch, tmp_path, told):
+    """`call(typed)`: `Told` of flags in this process; nothing is trained."""
+    recall = program("recall")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(recall.process, "import_keras", lambda backend: None)
+    monkeypatch.setattr(recall_runs, "_train", lambda *_: sys.exit(TRAINS))
+
+    def main(*arguments):
+        try:
+            return programs.call(recall.main, ["recall.py", *arguments])
+        except SystemExit as end:
+            return end.code
+
+    yield lambda typed: told(main, *typed.split())
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("typed", WRONG)
-def test_wrong_flags_are_named_before_training(typed, results):
-    status, out, error = results[typed]
+def test_wrong_flags_are_named_before_training(typed, call):
+    status, out, error = call(typed)
     assert status == 2 and not out
     assert error.startswith("recall.py: ") and error.count("\n") == 1
     assert re.search(WRONG[typed], error), error
 
 
 @pytest.mark.parametrize("typed", RIGHT)
-def test_what_it_costs_is_said_before_training(typed, results):
-    status, out, error = results[typed]
+def test_what_it_costs_is_said_before_training(typed, call):
+    status, out, error = call(typed)
     assert status == TRAINS and not error
     cost, first = out.splitlines()
     assert re.search(RIGHT[typed], cost), cost
@@ -162,6 +129,6 @@ def test_what_it_costs_is_said_before_training(typed, results):
 
 
 @pytest.mark.parametrize("typed", sorted(set(on_pages())))
-def test_commands_of_pages_train(typed, results):
-    status, _, error = results[typed]
+def test_commands_of_pages_train(typed, call):
+    status, _, error = call(typed)
     assert status == TRAINS, error
