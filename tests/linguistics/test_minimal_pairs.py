@@ -270,7 +270,6 @@ def test_files_of_one_name_are_two_paradigms(tmp_path):
     "name, text, message",
     [
         ("a.csv", "sentence_good,x\nw1,w2\n", "no column sentence_bad. Rec"),
-        ("a.tsv", "w1\tw2\tw3\nw1\tw2\tw3", "good and no column sentence_bad"),
         ("a.csv", "sentence_good,sentence_bad\nw1,\n", "line 2 must have"),
         ("a.jsonl", '{"good": "w1", "bad": null}', "sentence_bad=None"),
         ("a.jsonl", "\n", "a.jsonl has no pair"),

