@@ -107,12 +107,9 @@ def test_questions_may_begin_with_any_number(read):
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(lambda text: text.replace("\n", "\r\n"), id="crlf"),
-        pytest.param(lambda text: "\ufeff" + text, id="byte order mark"),
         pytest.param(
             lambda text: "\n" + text.replace("\n", "\n \n"), id="blank lines"
         ),
-        pytest.param(lambda text: text.rstrip("\n"), id="no last line end"),
         pytest.param(lambda text: text.replace("\n", " \t\n"), id="spaces"),
     ],
 )
@@ -124,13 +121,10 @@ def test_irregular_files_say_the_same(read, form, change):
 @pytest.mark.parametrize(
     "old, new, message",
     [
-        ("2b)", "3b)", r"line 7: .*Expected 2b\).*Received: .3b\) \[Fire"),
         ("2b)", "2c)", r"line 7: .*Expected 2b\).*Received: .2c\)"),
-        ("2a) [Rain] can't last.\n", "", r"line 6: .*Expected 2a\).*.2b\)"),
         ("2b)", "b)", r"line 7: expected a number, a letter .*b\) \[Fire\]"),
         ("[Joy]", "Joy", "line 8: .*one word in brackets.*2c. Joy can't"),
         ("[Joy]", "[Joy] [Joy]", "line 8: .*one word in brackets"),
-        ("[Joy]", "[ ]", "line 8: .*one word in brackets"),
         ("[Joy] can't", "[Joy] can", r"line 8: .*must differ only.* line 6"),
         ("Hill", "XXXXX", "line 1: .*exactly one blank.*: 2 in 'Mr. XXXXX"),
         ("1a)", "<s>", "line 1: expected a sentence '<s> ... </s>'"),
@@ -177,7 +171,6 @@ def test_damage_of_the_form_for_language_models_is_reported(read):
     questions, answers = enclosed()
     for old, new, message in [
         ("<s> Fire", "Fire", "questions.txt, line 7: expected a sentence '<s>"),
-        ("last </s>", "last", "questions.txt, line 6: expected a sentence"),
         ("<s> Joy can't last </s>", "<s> </s>", "questions.txt, line 8: expec"),
         ("<s> Joy can't last", "<s> Joy", "questions.txt, line 6: .* common"),
     ]:

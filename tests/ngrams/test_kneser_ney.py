@@ -1,15 +1,11 @@
 """Kneser-Ney smoothing against its equations."""
 
-import warnings
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from memlm_keras.ngrams import KneserNey
-from memlm_keras.ngrams.kneser_ney import count_ngrams
-from memlm_keras.ngrams.kneser_ney import estimated_discounts
 from references.kneser_ney import Reference
 
 pytestmark = pytest.mark.filterwarnings("ignore:Counts of counts")
@@ -91,18 +87,6 @@ def test_the_estimated_discounts_of_a_natural_text(text):
             (0.5, 1.0, 1.5),
             (0.5, 0.5, 0.5),
         )
-
-
-def test_discounts_worked_out_by_hand():
-    level = count_ngrams(np.zeros(1, "int32"), 1, 2, True)[0]
-    # n_1 .. n_4 = 8, 4, 2, 1: Y = 1/2
-    level.modified = np.repeat([1, 2, 3, 4, 9], [8, 4, 2, 1, 3])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        modified = estimated_discounts([level], "modified")
-        original = estimated_discounts([level], "original")
-    np.testing.assert_allclose(modified, [(0.5, 1.25, 2.0)])
-    assert original == [(0.5, 0.5, 0.5)]
 
 
 @pytest.mark.filterwarnings("default:Counts of counts")
