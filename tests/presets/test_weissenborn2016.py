@@ -1,25 +1,11 @@
 import keras
 import numpy as np
-import pytest
 
 from memlm_keras import EntailmentClassifier
 from memlm_keras import LanguageModel
 from memlm_keras import SequenceAutoencoder
-from memlm_keras import models
 from memlm_keras import presets
 from memlm_keras.cells import AssociativeGRUCell
-
-
-@pytest.mark.parametrize(
-    "name", [n for n in presets.names() if n.startswith("weissenborn2016/")]
-)
-def test_embeddings_begin_with_the_size_of_gloves(name):
-    preset = presets.get(name, scale=0.05)
-    model = getattr(models, preset["kind"]).from_preset(name, 50, scale=0.05)
-    drawn = np.abs(keras.ops.convert_to_numpy(model.embedding.embeddings))
-    assert 0.45 < drawn.max() <= 0.5
-    associative = "am_" in name
-    assert ("'key': 'bound'" in str(presets.get(name))) == associative
 
 
 def test_another_key_and_range():
