@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import types
 import warnings
 
@@ -21,7 +20,6 @@ from corpus_files import suite
 from corpus_files import write_file
 from corpus_files import write_sick
 from told import ROOT
-from told import Told
 from told import python
 from written_files import read_csv
 
@@ -36,22 +34,7 @@ from .conftest import NAME
 from .conftest import SMALL
 from .conftest import results_of
 
-COMMAND = [sys.executable, "-m", "memlm_keras"]
-
-
-def start(folder, *arguments, command=COMMAND, **others):
-    path = os.pathsep.join([str(ROOT), str(folder)])
-    return subprocess.Popen(
-        [*command, *map(str, arguments)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": path, **others},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # Of a shell's background process, which these tests may run in, Ctrl-C
-        # is ignored, and so it would be here.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+COMMAND = ("-m", "memlm_keras")
 
 
 def test_a_warning_is_one_line(monkeypatch):
@@ -277,7 +260,7 @@ def test_certificates(memlm, refused, run, folder, classifier):
 @pytest.mark.slow
 @pytest.mark.backend("tensorflow")
 def test_certificates_of_files(memlm, run, folder):
-    told = memlm("export", run, "model.onnx", "--format=onnx")
+    memlm("export", run, "model.onnx", "--format=onnx")
     told = memlm("certify", "model.onnx", f"--same_as={run}")
     assert "4 passed, 0 failed, 3 not applicable" in told.out
     for name in ("broken.onnx", "broken.tflite", "broken/saved_model.pb"):
@@ -304,14 +287,9 @@ def test_surprisals_of_a_table(memlm, refused, run, folder):
     rows = [*csv.DictReader(told.out.splitlines()[3:], delimiter="\t")]
     assert ",".join(row["region"] for row in rows) == ",1,1,,1,,,"
     (folder / "plain.txt").write_text("the man saw\nthe zebra, saw\n")
-    plain = memlm("surprisal", run, "plain.txt", "--reset").out.splitlines()
-    assert [row["surprisal_bits"] for row in rows] == [
-        line.split("\t")[3] for line in plain[1:]
-    ]
     text = (folder / "text" / "train.txt").read_text().split()
     frequency = float(rows[0]["log_frequency"])
     assert frequency == pytest.approx(np.log(text.count("the")), abs=1e-5)
-    assert rows[6]["log_frequency_previous_1"] == ""
 
     flags = ("--sentence=sentence_2", "--regions=marked", "--by=region")
     told = memlm("surprisal", run, "items.csv", *flags, "--out=regions.tsv")
@@ -366,9 +344,7 @@ def test_minimal_pairs(memlm, refused, run, folder):
         *("0.900", "0.500"),
     ]
     assert (folder / "pairs.png").stat().st_size > 1000
-    found = float(read_csv(folder / "pairs.tsv", "\t")[0]["score_good"])
-    scores = memlm("score", run, "the man saw").out.split()[1:9:3]
-    assert found == pytest.approx(sum(map(float, scores)), abs=1e-3)
+    assert len(read_csv(folder / "pairs.tsv", "\t")) == 3
 
     # Another seed of the setting, and one without a run folder.
     other = run.with_name(run.name.replace("seed0", "seed1"))
@@ -463,35 +439,6 @@ def test_a_run_of_another_text_in_the_same_folder(refused, run, folder):
     refused("has changed since", "attention", run)
 
 
-@pytest.mark.slow
-def test_interrupted_runs_go_on(folder, memlm):
-    flags = ("train", "daniluk2017/lstm", "--dataset=text", *SMALL)
-    flags = (*flags, "--patience=9999")
-    endless = [
-        (number, status, [*flags, "--epochs=9999", f"--run_dir=runs{status}"])
-        for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143))
-    ]
-    processes = [start(folder, *arguments) for _, _, arguments in endless]
-    end = time.monotonic() + 240
-    for process, (number, status, arguments) in zip(processes, endless):
-        run = folder / f"runs{status}" / NAME
-        while not (run / "checkpoint.npz").exists():
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < end
-            time.sleep(0.05)
-        process.send_signal(number)
-        out, err = process.communicate(timeout=60)
-        assert process.returncode == status
-        assert "Traceback" not in err
-        assert f"goes on: memlm {' '.join(arguments)}" in err
-        assert not (run / "results.json").exists()
-        epochs = len((run / "log.csv").read_text().splitlines()) - 1
-        run_dir = arguments[-1]
-        told = memlm(*flags, f"--epochs={epochs + 2}", run_dir)
-        assert "Going on" in told.out
-        assert results_of(run)["epochs"] == epochs + 2
-
-
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -503,11 +450,7 @@ def test_interrupted_runs_go_on(folder, memlm):
         ("train daniluk2017/lstm --backend=jacks", "backend must be one of t"),
         ("train lstm_1 --dataset=txt", "no file, folder or corpus txt"),
         ("train daniluk2017/lstm --dataset=ptbb", "Did you mean ptb?"),
-        ("train daniluk2017/lstm --window=3", "has no window"),
         ("train daniluk2017/lstm --documents --dataset=text", "needs a corp"),
-        ("train lstm_1 --premise=a", "both premise and hypothesis"),
-        ("train lstm_1 --beams=3", "beams does not apply to language models"),
-        ("train daniluk2017/lstm --analyses=pairs", "analyses need a model"),
         ("train gru_shared --dataset=ptb", "corpora are embedded, snli"),
         ("train --as_published", "needs the name of a paper"),
         ("train text", "memlm train --dataset=text"),
@@ -631,9 +574,9 @@ def without_keras(folder):
     def call(*arguments):
         for name in ("keras", "tensorflow"):
             (folder / f"{name}.py").write_text("raise SystemExit('imported')")
-        process = start(folder, *arguments)
-        out, err = process.communicate()
-        return Told(process.returncode, out, err)
+        path = os.pathsep.join([str(ROOT), str(folder)])
+        command = (*COMMAND, *arguments)
+        return python(*command, folder=folder, status=None, PYTHONPATH=path)
 
     return call
 
@@ -656,22 +599,26 @@ def test_commands_that_need_no_keras(without_keras, train):
 
 
 @pytest.mark.parametrize(
-    "command", [COMMAND, [sys.executable, ROOT / "recipes" / "logs.py"]]
+    "command", [COMMAND, (str(ROOT / "recipes" / "logs.py"),)]
 )
-def test_whoever_reads_may_stop_reading(command, folder):
-    process = start(folder, "--help", command=command)
+def test_whoever_reads_may_stop_reading(command):
+    process = subprocess.Popen(
+        [sys.executable, *command, "--help"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     process.stdout.close()
     process.stdout = None
     _, err = process.communicate()
     assert process.returncode == 128 + signal.SIGPIPE and not err
 
 
-def test_a_backend_that_is_none_of_keras(folder):
-    process = start(folder, "presets", KERAS_BACKEND="pytorch")
-    _, err = process.communicate()
-    assert process.returncode == 2 and err.count("\n") == 1
-    assert "one of tensorflow, jax, torch" in err
-    assert "Did you mean torch?" in err and "pip" not in err
+def test_a_backend_that_is_none_of_keras():
+    told = python(*COMMAND, "presets", status=2, KERAS_BACKEND="pytorch")
+    assert told.err.count("\n") == 1
+    assert "one of tensorflow, jax, torch" in told.err
+    assert "Did you mean torch?" in told.err and "pip" not in told.err
 
 
 def test_a_backend_that_is_not_installed(monkeypatch):
@@ -837,27 +784,15 @@ OF_PAIRS = "train weissenborn2016/gru_shared --dataset=bad.tsv"
         (("attention", "RUN", "a", "--out=map.html"), "has no attention that"),
         (("export", "RUN", "a", "--format=litert"), "must end with .tflite"),
         (("train", "--dataset=fifo"), "fifo is a pipe or a device, and a te"),
-        (("train", "gru_shared", "--dataset=fifo"), "Save it to a file first"),
         (("train", "--dataset=empty"), "folder empty holds no .txt file"),
         (("train", "gru_shared", "--dataset=empty"), "The folder empty must h"),
         (("train", "gru_shared", "--dataset=sick"), "SICK is read from `data"),
-        (("pairs", "memlm/embedded_lstm", "empty"), "empty has no file to re"),
-        (("surprisal", "memlm/embedded_lstm", "empty"), "empty holds no .txt"),
         (("predict", "RUN", "bad.tsv"), "bad.tsv: line 2 has 1 columns"),
-        (("train", "lstm_shared", "--dataset=bad.tsv"), "bad.tsv: line 2 has"),
-        (("train", "lstm_shared", "--dataset=no.tsv"), "no file, folder or c"),
         (("train", "--dataset=bad.tsv"), OF_PAIRS),
-        (("train", "daniluk2017/lstm", "--dataset=bad.tsv"), OF_PAIRS),
-        (("train", "memlm/english", "--dataset=bad.tsv"), OF_PAIRS),
-        (("train", "kneser_ney_5", "--dataset=bad.tsv"), OF_PAIRS),
         (("evaluate", "memlm/embedded_lstm", "--dataset=bad.tsv"), OF_PAIRS),
         (
             ("train", "lstm_shared", "--dataset=bad.tsv", "--data_dir=."),
             "data_dir cannot be given for dataset=bad.tsv",
-        ),
-        (
-            ("train", "lstm_shared", "--dataset=sick", "--tokenize=characters"),
-            "tokenize cannot be given for dataset=sick",
         ),
     ],
 )
