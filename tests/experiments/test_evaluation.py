@@ -239,13 +239,22 @@ def test_a_chosen_cache_is_kept(memlm, train, folder):
 
 @pytest.mark.filterwarnings("ignore:Counts of counts")
 def test_counts(memlm, refused, folder):
-    told = memlm("train", "kneser_ney_2", "--dataset=text")
+    with pytest.warns(UserWarning, match="Counts of counts"):
+        memlm("train", "kneser_ney_3_cache", "--dataset=text")
     (run,) = (folder / "runs").iterdir()
-    expected = results_of(run)["test"]["perplexity"]
+    results = results_of(run)
+    assert results["order"] == 3 and results["parameters"] > 0
+    lines = (folder / "text" / "test.txt").read_text().splitlines()
+    count = sum(len(line.split()) + 1 for line in lines)
+    assert results["test"]["total_tokens"] == count
+    expected = results["test"]["perplexity"]
+    assert 2 < expected < 12
     told = memlm("evaluate", run)
     assert perplexity_of(told) == pytest.approx(expected, abs=1e-3)
     message = "dynamic does not apply to n-gram models ... no weights"
     refused(message, "evaluate", run, "--dynamic")
+    message = "does not apply to n-gram models"
+    refused(message, *"train kneser_ney_5 --dataset=text --scale=0.5".split())
     (folder / "other.txt").write_text("sea sea saw\n" * 40)
     told = memlm("evaluate", run, "--dataset=other.txt")
     assert perplexity_of(told) != pytest.approx(expected, abs=1e-3)

@@ -5,6 +5,7 @@ import pickle
 import keras
 import numpy as np
 import pytest
+from corpus_files import PARSED
 from corpus_files import WORDS
 from corpus_files import machine_form
 from corpus_files import write_documents
@@ -151,13 +152,6 @@ def test_each_split_is_measured_on_its_own_text(
         np.testing.assert_array_equal(batches.tokens, text)
 
 
-PARSED = """\
-1\tthe\t_\t_\t_\t_\t3\tdet\t_\t_
-2\tgrey\t_\t_\t_\t_\t3\tamod\t_\t_
-3\tsea\t_\t_\t_\t_\t0\troot\t_\t_
-"""
-
-
 @pytest.mark.parametrize("name", ["notes.conllu", "zz-ud-dev.conllu"])
 def test_a_folder_that_holds_no_whole_treebank(name, folder):
     write_treebank(folder / "bank")
@@ -181,7 +175,7 @@ def test_all_analyses_of_a_finished_run(memlm, folder):
     flags = ("--analyses=predictions,dependencies", "--conllu=parsed.conllu")
     told = memlm("attention", run, "the grey sea", *flags, "--verbose=2")
     assert "Words not in the vocabulary: grey\n" in told.out
-    assert "1 sentences, 3 words; 33.3% of them are not in" in told.out
+    assert "1 sentences, 5 words; 40.0% of them are not in" in told.out
     assert (run / "model.keras").read_bytes() == trained
     read = [row["read"] for row in read_csv(run / "sentence_predictions.csv")]
     assert read == ["<eos>", "the", "<unk>", "sea"]
@@ -359,9 +353,6 @@ def test_any_row_halves_its_rate(folder, preset):
     model, _ = adam.make()
     assert type(model.optimizer).__name__ == "FusedAdam"
     assert adam.settings["learning_rate"] == 0.003
-
-
-def test_own_rows_may_keep_their_rate(folder):
     own = Experiment("memlm/small", "text", halve=False, **SMALL)
     assert own.make()[1] == []
 
@@ -397,19 +388,6 @@ def test_how_often_a_run_is_kept(folder, monkeypatch):
     assert saved[:2] == [(0, 2), (0, 4)] and saved[-1] == (1, 0)
     validation = datasets.sentence_batches(experiment, "validation")
     assert {batch[1].shape[1] % 3 for batch in validation} == {0}
-
-
-def test_ngram_models(folder):
-    experiment = Experiment("kneser_ney_3_cache", "text")
-    with pytest.warns(UserWarning, match="Counts of counts"):
-        found = experiment.run("run", verbose=0)
-    for split in ("validation", "test"):
-        text = getattr(experiment.corpus, split)
-        assert found[split]["total_tokens"] == len(text.tokens)
-    assert found["order"] == 3 and found["parameters"] > 0
-    assert 2 < found["test"]["perplexity"] < 12
-    with pytest.raises(UsageError, match="not apply to n-gram models"):
-        Experiment("kneser_ney_5", "text", scale=0.5)
 
 
 def test_an_autoencoder(folder):

@@ -96,15 +96,6 @@ def test_all_of_a_row_where_it_is_absent(alone, folder, backend, preset):
     assert told.count("\n") == 0 and "pip install keras-nlp" in told
 
 
-@pytest.mark.slow
-@BACKENDS
-def test_it_is_not_imported_where_it_is_not_needed(alone, folder, backend):
-    alone(backend, *tiny("tran2016/rm_tm_gated"), hidden="")
-    (run,) = (folder / "runs").iterdir()
-    alone(backend, "evaluate", run, hidden="")
-    alone(backend, "generate", run, "a", hidden="")
-
-
 @BACKENDS
 def test_what_takes_seconds_to_import_is_not_imported(alone, folder, backend):
     late = "matplotlib requests sympy torch._dynamo jax torch".split()
@@ -114,6 +105,9 @@ def test_what_takes_seconds_to_import_is_not_imported(alone, folder, backend):
     further = tiny("memlm/embedded_lstm")
     further.remove("--units=8")
     alone(backend, *further, hidden="")
+    (run,) = (folder / "runs").iterdir()
+    alone(backend, "evaluate", run, hidden="")
+    alone(backend, "generate", run, "a", hidden="")
 
 
 def test_tensorflow_finds_what_it_imports():
