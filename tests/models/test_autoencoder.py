@@ -57,28 +57,6 @@ def test_batches():
     assert weight.tolist() == [[1, 1, 1, 1], [1, 1, 0, 0]]
 
 
-@pytest.mark.backend("torch")
-@every_model
-def test_padding_changes_nothing(name, random, compiled):
-    model = make(name)
-    sentences = [[*random.integers(1, V, n), 0] for n in (1, 4, 6)]
-    tokens = np.concatenate(sentences)
-    batches = AutoencodingBatches(tokens, 3, 8, equal_lengths=False)
-    inputs, _, weight = batches[0]
-    inputs["source"][weight == 0] = 3
-    read = compiled(lambda inputs: model(inputs))
-    logits = arrays(read(inputs))
-    for row, sentence in zip(logits, sentences):
-        np.testing.assert_allclose(
-            row[: len(sentence)],
-            forced(read, sentence, [0, *sentence[:-1]]),
-            # Products of a single row round otherwise, and reading and writing
-            # a memory of keys of length one makes more of it.
-            rtol=1e-3,
-            atol=2e-4,
-        )
-
-
 @pytest.mark.backend(one_in=3)
 @every_model
 def test_greedy_writing_is_the_most_probable_token_each_time(
@@ -121,17 +99,6 @@ def test_beams_find_the_most_probable_sequence(name, random):
     sampler = keras_nlp.samplers.BeamSampler(num_beams=V)
     found = model.generate(sources, sampler, max_length=2)
     assert [row.tolist() for row in found] == expected
-
-
-@pytest.mark.backend("torch")
-def test_rows_that_have_ended_do_not_matter_to_others(random):
-    model = make("lstm", scale=2.0)
-    sources = [[*random.integers(1, V, n), 0] for n in (4, 1, 4, 1)]
-    for sampler in ("greedy", keras_nlp.samplers.BeamSampler(num_beams=3)):
-        together = model.generate(sources, sampler, max_length=6)
-        for source, found in zip(sources, together):
-            (alone,) = model.generate([source], sampler, max_length=6)
-            assert found.tolist() == alone.tolist()
 
 
 def test_reconstruction_counts_tokens_and_sequences():
@@ -191,13 +158,6 @@ def test_wrong_arguments(arguments, message):
     }
     with pytest.raises(ValueError, match=message):
         SequenceAutoencoder(**arguments)
-
-
-def test_words_of_another_vocabulary():
-    model = make("gru")
-    model.compile()
-    with pytest.raises(ValueError, match="below vocabulary_size=9.*id 9"):
-        model.fit(AutoencodingBatches(np.array([9, 2, 0]), 1))
 
 
 @pytest.mark.parametrize("source", [[], [[]], [[[1, 2]]], [[1.5, 2.0]]])
