@@ -4,7 +4,6 @@ import keras
 import numpy as np
 import pytest
 from language_models import V
-from language_models import array
 from language_models import close
 from language_models import every_model
 from language_models import expected_of_batches
@@ -15,8 +14,6 @@ from language_models import tokens_of
 
 from memlm_keras import heads
 from memlm_keras.data import Batches
-from memlm_keras.models.backbone import compile_inference
-from memlm_keras.models.streaming import segments
 
 pytestmark = pytest.mark.backend
 
@@ -72,37 +69,6 @@ def test_an_output_projection_without_bias():
         tokens = tokens_of(2, 3)
         plain.set_weights([*model.get_weights(), np.zeros(V, "float32")])
         close(model(tokens), plain(tokens))
-
-
-@pytest.mark.parametrize("length", [1, 2, 3, 127, 128, 129, 300])
-def test_segments_cover_a_text(length):
-    pieces = list(segments(length))
-    assert pieces[0][0] == 0
-    assert pieces[-1][1] == length
-    assert all(a[1] == b[0] for a, b in zip(pieces, pieces[1:]))
-    for start, stop in pieces:
-        assert bin(stop - start).count("1") == 1
-        assert stop - start <= 128
-
-
-def test_compiled_inference_equals_the_plain_forward():
-    model = make()
-    tokens = keras.ops.convert_to_tensor(tokens_of(2, 4))
-
-    def forward(tokens, state):
-        return model.backbone.step(tokens, state)
-
-    compiled = compile_inference(model, forward)
-    state = model.initial_state(2)
-    plain_logits, plain_state = forward(tokens, state)
-    logits, new_state = compiled(tokens, state)
-    close(logits, plain_logits)
-    close(new_state, plain_state)
-    # Weights are read anew at each call, not kept from the first.
-    kernel, bias = model.head.get_weights()
-    model.head.set_weights([kernel, bias + 1.0])
-    close(compiled(tokens, state)[0], array(plain_logits) + 1.0)
-    assert not getattr(logits, "requires_grad", False)
 
 
 def test_batches_are_scored_with_the_state_carried():

@@ -210,18 +210,3 @@ def test_dropout_elsewhere_in_a_model_with_a_memory():
     np.testing.assert_array_equal(
         array(fixed.memory.output_kernel), array(model.memory.output_kernel)
     )
-
-
-def test_masks_are_the_same_at_all_steps():
-    keras.utils.set_random_seed(1)
-    model = make([keras.layers.SimpleRNN(40)], dropout=0.5)
-    assert all(
-        type(layer) is keras.layers.Dropout for layer in model.backbone.dropouts
-    )
-    model = make([keras.layers.SimpleRNN(40)], **RATES)
-    inputs = np.ones((3, 6, 40), "float32")
-    found = array(model.backbone.dropouts[-1](inputs, training=True))
-    np.testing.assert_array_equal(found, found[:, :1].repeat(6, axis=1))
-    assert set(np.unique(found)) == {0.0, 2.0}
-    assert (found[0] != found[1]).any()
-    np.testing.assert_array_equal(model.backbone.dropouts[-1](inputs), inputs)
