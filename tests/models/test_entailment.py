@@ -203,16 +203,8 @@ def test_accuracy_is_that_of_the_predictions(random):
 def test_pairs_that_do_not_fit(sentence, label, message):
     model = make("gru_shared")
     model.compile()
-    batches = PairBatches([sentence], [[1]], [label], 1)
-    good = PairBatches([[1]], [[1]], [0], 1)
-    for call in (
-        lambda: model.fit(batches),
-        lambda: model.fit(good, validation_data=batches),
-        lambda: model.evaluate(batches),
-        lambda: model.predict(batches),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
+    with pytest.raises(ValueError, match=message):
+        model.fit(PairBatches([sentence], [[1]], [label], 1))
 
 
 @pytest.mark.backend("torch")
@@ -231,10 +223,6 @@ def test_pairs_that_do_not_fit(sentence, label, message):
         ({"projection": -1}, "`projection` must be an integer"),
         ({"classifier_units": (0,)}, "`classifier_units_0` must be an int"),
         ({"dropout": 1.0}, "`dropout` must"),
-        (
-            {"memory": WordByWordAttention(), "top": gru(H)},
-            "Only one of `memory`, `top` and `pooling`",
-        ),
         (
             {"pooling": "mean", "top": gru(H)},
             "Only one of `memory`, `top` and `pooling`",

@@ -78,21 +78,14 @@ def test_presets_take_it():
         make(vocabulary=["the"])
 
 
-def test_another_vocabulary_of_equal_size_is_refused(tmp_path):
+def test_another_vocabulary_of_equal_size_is_refused():
     model = make()
     with pytest.raises(ValueError, match="`vocabulary` must be the model's"):
         model.generate("the", 5, vocabulary=OTHER)
-    with pytest.raises(ValueError, match="`vocabulary` must be the model's"):
-        memlm.serving.export(model, tmp_path / "1", vocabulary=OTHER, top_k=2)
     model.compile("adam")
     wrong = batches_of(OTHER)
-    for call in (
-        lambda: model.fit(wrong, verbose=0),
-        lambda: model.fit(batches_of(VOCABULARY), validation_data=wrong),
-        lambda: model.evaluate(wrong, verbose=0),
-    ):
-        with pytest.raises(ValueError, match="batches must have the model's"):
-            call()
+    with pytest.raises(ValueError, match="batches must have the model's"):
+        model.fit(wrong, verbose=0)
     model.fit(batches_of(VOCABULARY), verbose=0)
     # Who knows no vocabulary says nothing of it.
     anonymous = make(vocabulary=None, vocabulary_size=7)
