@@ -125,5 +125,3 @@ def test_gradients(fusion, gradients):
 def test_conditioning_of_a_classifier():
     with pytest.raises(ValueError, match='conditioning="memory" does not w'):
         EntailmentClassifier(9, 4, LSTMNetworkCell(4))
-    with pytest.raises(ValueError, match="needs a layer that reads a source"):
-        EntailmentClassifier(9, 4, LSTMNetworkCell(4), conditioning="source")

@@ -3,8 +3,6 @@
 import keras
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from keras import ops
 from layers import assert_close
 from layers import dtype_of
@@ -16,18 +14,6 @@ pytestmark = pytest.mark.backend
 
 LOOPS = {"torch", "jax"}
 every_way = pytest.mark.parametrize("way", ["chosen", "blocks"])
-
-
-def plain(keys, queries, kernel, slots):
-    """One slot after the other, as the paper has it."""
-    time = queries.shape[1]
-    return ops.concatenate(
-        [
-            ops.matmul(ops.tanh(keys[:, slot : slot + time] + queries), kernel)
-            for slot in range(slots)
-        ],
-        axis=-1,
-    )
 
 
 def numbers(seed, batch, time, slots, units):
@@ -52,41 +38,6 @@ def numbers(seed, batch, time, slots, units):
 def choose(way, monkeypatch):
     if way == "blocks":
         monkeypatch.setattr(masking, "scores_in_loop", lambda queries: None)
-
-
-@pytest.mark.backend(one_in=2)
-@every_way
-@given(
-    batch=st.integers(1, 3),
-    time=st.integers(1, 40),
-    slots=st.integers(1, 40),
-    units=st.integers(1, 4),
-    seed=st.integers(0, 1000),
-)
-def test_scores_and_gradients_are_those_of_the_plain_loop(
-    way, gradients, batch, time, slots, units, seed
-):
-    *tensors, seen, toward = numbers(seed, batch, time, slots, units)
-
-    def loss(score):
-        return lambda tensors: ops.sum(score(*tensors) * tensor(toward))
-
-    def score(keys, queries, kernel):
-        return masking.additive_scores(
-            keys, queries, kernel, ops.convert_to_tensor(seen)
-        )
-
-    def expected(keys, queries, kernel):
-        return plain(keys, queries, kernel, slots)
-
-    with pytest.MonkeyPatch.context() as patch:
-        choose(way, patch)
-        found = ops.convert_to_numpy(score(*map(tensor, tensors)))
-        found_gradients = gradients(loss(score), tensors)
-    wanted = ops.convert_to_numpy(expected(*map(tensor, tensors)))
-    np.testing.assert_allclose(found * seen, wanted * seen, atol=1e-5)
-    wanted = gradients(loss(expected), tensors)
-    assert_close(found_gradients, wanted, atol=1e-4)
 
 
 def test_the_loop_runs_on_a_cpu_only():

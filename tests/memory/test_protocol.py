@@ -567,8 +567,8 @@ def test_lower_precision_with_a_mask(name, policy):
     assert dtype_of(read) == dtype_of(weights) == layer.compute_dtype
     for key, value in layer.initial_state(len(MASKS)).items():
         assert dtype_of(state[key]) == dtype_of(value)
-    if "associations" in state:
-        assert dtype_of(state["associations"]) == "float32"
+    for key in state.keys() & {"associations", "context", "log_normalizer"}:
+        assert dtype_of(state[key]) == "float32"
     if "filled" in state:
         kept = {"single": "float32"}.get(name, layer.compute_dtype)
         kept = "int32" if name in OF_WORDS else kept

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import strategies as st
 from layers import arrays
 from layers import assert_close
-from layers import dtype_of
 from layers import everything
 from layers import given_sizes
 from layers import normal as outputs_of
@@ -133,32 +132,6 @@ def test_scores_of_any_size(score, compiled):
         found = np.concatenate(found, axis=1)
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-3)
         assert all(np.isfinite(value).all() for value in arrays(state).values())
-
-
-# === What the mechanism promises ===
-
-
-@pytest.mark.backend(one_in=3)
-@every_score
-@pytest.mark.parametrize("dtype", ["float16", "mixed_bfloat16"])
-def test_lower_precision(score, dtype, compiled):
-    k, time, window = 4, 300, 3
-    layer = make(score, k, window, dtype=dtype)
-    outputs = 0.1 * outputs_of(3, 2, time, k) + 0.5
-    read = reader(layer, compiled)
-    half = keras.ops.cast(outputs, layer.compute_dtype)
-    merged, state, weights = read(half, layer.initial_state(2))
-    assert dtype_of(merged) == dtype_of(weights) == layer.compute_dtype
-    state = layer.initial_state(2)
-    for step in range(time):
-        merged, state, _ = read(half[:, step : step + 1], state)
-    merged = arrays(keras.ops.cast(merged, "float32"))[:, 0]
-    expected, _ = reference.attentive(
-        outputs.astype("float64"), symbols(layer), window, [[], []]
-    )
-    np.testing.assert_allclose(merged, expected[:, -1], rtol=0, atol=0.05)
-    if score == "single":
-        assert set(map(dtype_of, state.values())) == {"float32", "int32"}
 
 
 def test_an_unknown_score():

@@ -131,8 +131,6 @@ def test_layers_of_keras_equal_those_of_the_same_rounded_matrices(name):
     close(model.score(tokens), rounded.score(tokens))
     # Word by word, and by a loop over all of them.
     close(stepped(model, tokens)[0], array(rounded(tokens)))
-    with pytest.raises(ValueError, match="already quantized"):
-        model.quantize("int8", filters="cell", verbose=False)
 
 
 def test_quantization_discards_compiled_functions():
