@@ -103,14 +103,6 @@ def test_bad_arguments(arguments, message, model, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_classifier_is_refused(vocabulary, tmp_path):
-    classifier = memlm.EntailmentClassifier.from_preset(
-        "weissenborn2016/gru_shared", vocabulary=vocabulary, scale=0.02
-    )
-    with pytest.raises(ValueError, match="for a SavedModel, an `Entailment"):
-        export(classifier, tmp_path / "x.tflite", format="litert")
-
-
 OTHERS = {
     **MODELS,
     "states_that_move_on": lambda: language_model(
