@@ -35,51 +35,6 @@ def begun(ask):
     return {name: v for name, v in found.items() if "top_k" not in name}
 
 
-def padded(requests):
-    """One batch of several requests, as `pad_variable_length_inputs` makes."""
-    time = max(ids.shape[1] for ids in requests)
-    return np.concatenate(
-        [
-            np.pad(
-                ids,
-                [(0, 0), (0, time - ids.shape[1])],
-                constant_values=ids.flat[0],
-            )
-            for ids in requests
-        ]
-    )
-
-
-def test_padding_of_the_server_changes_nothing(ask, random):
-    shapes = (1, 3), (2, 9), (1, 1), (1, 9)
-    requests = [random.integers(30, size=s, dtype="int32") for s in shapes]
-    lengths = [np.full(len(ids), ids.shape[1], "int32") for ids in requests]
-    rows = [np.zeros(len(ids), "int32") for ids in requests]
-    begun = [ask("initial_state", rows=each) for each in rows]
-    for signature, state in (("step", begun), ("score_ids", [{}] * 4)):
-        together = ask(
-            signature,
-            token_ids=padded(requests),
-            length=np.concatenate(lengths),
-            **{k: np.concatenate([one[k] for one in state]) for k in state[0]},
-        )
-        first = 0
-        for ids, length, own in zip(requests, lengths, state):
-            if signature == "score_ids" and ids.shape[1] == 1:
-                first += len(ids)
-                continue
-            alone = ask(signature, token_ids=ids, length=length, **own)
-            for name, value in alone.items():
-                found = together[name][first : first + len(ids)]
-                if value.ndim > 1:
-                    found = found[:, : value.shape[1]]
-                if value.dtype.kind == "f":
-                    assert_allclose(found, value, rtol=1e-4, atol=1e-5)
-                else:
-                    assert_array_equal(found, value)
-            first += len(ids)
-
-
 IDS = np.array([[3, 4], [5, 6]], "int32")
 LENGTH = np.array([2, 1], "int32")
 RIGHT = {
