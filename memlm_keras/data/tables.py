@@ -55,9 +55,7 @@ def read_texts(path, suffixes):
     elif path.suffix.lower() in suffixes or not path.exists():
         found[path] = path.read_bytes()
     if not found:
-        raise ValueError(
-            f"The folder or archive {path} has no file to read. {remedy}"
-        )
+        raise ValueError(f"{remedy} Received: {path}")
     return [(name, decode(found[name], name)) for name in sorted(found)]
 
 

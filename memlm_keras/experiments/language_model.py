@@ -436,7 +436,7 @@ def _change_smoothing(name, preset, overrides):
         if not (noise or smoothing):
             raise options.NoUseError(
                 "rate",
-                "rate needs a smoothed or a noised model. Received: "
+                "--rate needs a smoothed or a noised model. Received: "
                 f"preset={name}",
             )
         for config in filter(None, (noise, smoothing)):

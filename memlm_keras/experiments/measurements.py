@@ -329,7 +329,7 @@ def _check_samples(experiment, asked):
     preset = experiment.preset
     if not (preset.get("noise") or datasets.smoothing_of(preset["model"])):
         raise UsageError(
-            "samples needs a smoothed or a noised model, such as "
+            "--samples needs a smoothed or a noised model, such as "
             "kong2019/vs_linear_512 or kong2019/dn_linear_512. Received: "
             f"preset={experiment.preset_name}"
         )

@@ -273,7 +273,7 @@ def test_files_of_one_name_are_two_paradigms(tmp_path):
         ("a.csv", "sentence_good,sentence_bad\nw1,\n", "line 2 must have"),
         ("a.jsonl", '{"good": "w1", "bad": null}', "sentence_bad=None"),
         ("a.jsonl", "\n", "a.jsonl has no pair"),
-        ("a.doc", "w1", "no file to read. Expected .jsonl, .csv, .tsv"),
+        ("a.doc", "w1", r"Expected .jsonl, .csv, .tsv, .* Received: .*a\.doc"),
         ("a.zip", "w1", "damaged and cannot be read"),
     ],
 )
