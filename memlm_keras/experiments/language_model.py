@@ -445,7 +445,7 @@ def _change_smoothing(name, preset, overrides):
         if not smoothing or smoothing["scheme"] != "kneser_ney":
             raise options.NoUseError(
                 "other_words",
-                "other_words is for Kneser-Ney smoothing, such as "
+                "--other_words is for Kneser-Ney smoothing, such as "
                 f"kong2019/vs_kneser_ney_512. Received: preset={name}",
             )
         smoothing["other_words"] = overrides["other_words"]
@@ -456,7 +456,7 @@ def _add_memory(name, model, window):
     if model.get("memory") is not None:
         raise options.NoUseError(
             "memory",
-            f"memory needs a preset without one. Received: preset={name}",
+            f"--memory needs a preset without one. Received: preset={name}",
         )
     last = model["recurrent"][-1]["config"]
     while "cell" in last:
