@@ -114,34 +114,67 @@ def run_isolated():
 
 
 @pytest.fixture(scope="session")
-def responses(
-    saved_model,
-    token_ids,
-    lengths,
-    texts,
-    stops,
-    run_isolated,
-    tmp_path_factory,
-):
-    """Outputs of the artifact in a process that has only TensorFlow."""
-    folder = tmp_path_factory.mktemp("client")
-    np.savez(
-        folder / "requests.npz",
-        token_ids=token_ids,
-        lengths=lengths,
-        texts=np.array([text.encode() for text in texts]),
-        stops=stops,
-    )
-    run_isolated(
-        "tensorflow_client.py",
-        saved_model,
-        folder / "requests.npz",
-        folder / "responses.npz",
-    )
-    return types.MappingProxyType(dict(np.load(folder / "responses.npz")))
-
-
-@pytest.fixture(scope="session")
 def signatures(saved_model):
     tf = pytest.importorskip("tensorflow")
     return tf.saved_model.load(str(saved_model)).signatures
+
+
+@pytest.fixture(scope="session")
+def meta_graph(saved_model):
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    content = (saved_model / "saved_model.pb").read_bytes()
+    return saved_model_pb2.SavedModel.FromString(content).meta_graphs[0]
+
+
+@pytest.fixture(scope="session")
+def responses(signatures, token_ids, lengths, texts, stops):
+    """Inputs and outputs of one call or more of every signature."""
+    responses = {}
+
+    def call(label, signature=None, **inputs):
+        found = signatures[signature or label](
+            **{name: tf.constant(value) for name, value in inputs.items()}
+        )
+        for prefix, values in (("inputs/", inputs), ("", found)):
+            for name, value in values.items():
+                value = np.asarray(value)
+                # A file holds no objects.
+                value = value.astype("S") if value.dtype == object else value
+                responses[f"{prefix}{label}/{name}"] = value
+        return found
+
+    def state_of(outputs):
+        return {name: outputs[name] for name in initial}
+
+    tf = pytest.importorskip("tensorflow")
+    texts = np.array([text.encode() for text in texts])
+    rows = np.arange(len(token_ids), dtype="int32")
+    lengths = np.array(lengths, "int32")
+    call("serving_default", token_ids=token_ids)
+    call("score", text=texts)
+    call("score_ids", token_ids=token_ids, length=lengths)
+    call("next", text=texts)
+    call(
+        "generate",
+        text=texts[:3],
+        length=np.array([6, 9, 3], "int32"),
+        top_k=np.ones(3, "int32"),
+        temperature=np.ones(3, "float32"),
+        seed=rows,
+    )
+    initial = state = call("initial_state", rows=rows)
+    for start, stop in zip([0, *stops], stops):
+        outputs = call(
+            f"step_{stop}",
+            "step",
+            token_ids=token_ids[:, start:stop],
+            length=np.full(len(rows), stop - start, "int32"),
+            **state,
+        )
+        state = state_of(outputs)
+    call("step", token_ids=token_ids, length=lengths, **initial)
+    state = state_of(call("begin", text=texts))
+    words = np.array([b"word_4 word_2", b"word_3"] * 3)
+    call("step_words", text=words, **state)
+    return types.MappingProxyType(responses)

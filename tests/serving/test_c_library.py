@@ -45,16 +45,27 @@ WRONG = {
 
 
 @pytest.fixture(scope="module")
-def results(saved_model, responses, run_isolated, tmp_path_factory):
+def results(
+    saved_model,
+    signatures,
+    meta_graph,
+    responses,
+    run_isolated,
+    tmp_path_factory,
+):
     folder = tmp_path_factory.mktemp("c_library")
-    tensors = json.loads(str(responses["tensors"]))
+    definitions = {name: meta_graph.signature_def[name] for name in signatures}
+    tensors = {
+        name: {"inputs": definition.inputs, "outputs": definition.outputs}
+        for name, definition in definitions.items()
+    }
     arrays = dict(responses)
     calls = [call_of(tensors, signature) for signature in sorted(tensors)]
     for label, (signature, inputs, _) in WRONG.items():
         call = call_of(tensors, signature) | {"error": label}
         for name, value in inputs.items():
             arrays[f"{label}/{name}"] = value
-            tensor = tensors[signature]["inputs"][name]
+            tensor = tensors[signature]["inputs"][name].name
             call["inputs"][tensor] = f"{label}/{name}"
         calls.append(call)
     (folder / "calls.json").write_text(json.dumps(calls))
@@ -73,7 +84,7 @@ def call_of(tensors, signature):
     """A call as TensorFlow for Python was asked it, by names of tensors."""
     return {
         side: {
-            tensor: f"{prefix}{signature}/{name}"
+            tensor.name: f"{prefix}{signature}/{name}"
             for name, tensor in tensors[signature][side].items()
         }
         for side, prefix in (("inputs", "inputs/"), ("outputs", ""))
