@@ -4,7 +4,6 @@ import json
 import keras
 import numpy as np
 import pytest
-from exported_models import MODELS
 
 import memlm_keras as memlm
 from memlm_keras.serving import check_path
@@ -97,60 +96,35 @@ def test_failure_of_the_other_process(vocabulary, tmp_path, monkeypatch):
     assert names(tmp_path) == []
 
 
-@pytest.fixture
-def require_served(only_signatures, vocabulary, tmp_path):
-    """Asserts that an exported model is served; returns shapes of weights."""
+@pytest.mark.backend("tensorflow")
+def test_smoothing_costs_nothing_when_served(
+    only_signatures, vocabulary, tmp_path
+):
     import tensorflow as tf
 
-    def require(model, overwrite=False):
+    size, path = len(vocabulary), tmp_path / "1"
+    token_ids = tf.constant([[3, 8, 0, 29], [1, 1, 5, 7]])
+    for scheme in ("linear_interpolation", "kneser_ney"):
+        smoothing = memlm.smoothing.VariationalSmoothing(scheme, 0.4)
+        model = memlm.LanguageModel(
+            *(size, 6, [keras.layers.LSTM(6)]),
+            tie_embeddings=True,
+            embedding=memlm.smoothing.SmoothedEmbedding(smoothing=smoothing),
+        )
+        tokens = np.random.default_rng(1).integers(size, size=200)
+        smoothing.adapt(memlm.smoothing.StreamStatistics.count(tokens, size))
         with only_signatures("serving_default"):
-            export(model, tmp_path / "1", vocabulary, overwrite=overwrite)
-        assert names(tmp_path) == ["1"]
-        token_ids = tf.constant([[3, 8, 0, 29], [1, 1, 5, 7]])
-        loaded = tf.saved_model.load(tmp_path / "1")
+            export(model, path, vocabulary, overwrite=path.exists())
+        loaded = tf.saved_model.load(path)
         served = loaded.signatures["serving_default"]
-        expected = tf.nn.log_softmax(tf.cast(model(token_ids), "float32"))
+        expected = tf.nn.log_softmax(model(token_ids))
         found = served(token_ids=token_ids)["log_probabilities"]
         assert float(tf.reduce_max(tf.abs(found - expected))) < 1e-5
-        return sorted(tuple(variable.shape) for variable in served.variables)
-
-    return require
-
-
-OTHERS = {
-    "in_bfloat16": lambda size: memlm.LanguageModel(
-        size,
-        6,
-        [keras.layers.LSTM(6, dtype="mixed_bfloat16")],
-        memlm.memory.Attention(2),
-    ),
-    **{n: MODELS[n] for n in ("induction", "delta_rule", "holographic")},
-}
-
-
-@pytest.mark.backend("tensorflow")
-@pytest.mark.parametrize("name", OTHERS)
-def test_other_models_and_overwriting(name, require_served, vocabulary):
-    for seed in range(2 if name == "induction" else 1):
-        keras.utils.set_random_seed(seed)
-        require_served(OTHERS[name](len(vocabulary)), overwrite=seed == 1)
-
-
-@pytest.mark.backend("tensorflow")
-@pytest.mark.parametrize("scheme", ["linear_interpolation", "kneser_ney"])
-def test_smoothing_costs_nothing_when_served(
-    scheme, require_served, vocabulary
-):
-    size = len(vocabulary)
-    sizes = (size, 6, [keras.layers.LSTM(6)])
-    smoothing = memlm.smoothing.VariationalSmoothing(scheme, 0.4)
-    model = memlm.LanguageModel(
-        *sizes,
-        tie_embeddings=True,
-        embedding=memlm.smoothing.SmoothedEmbedding(smoothing=smoothing),
-    )
-    tokens = np.random.default_rng(1).integers(size, size=200)
-    smoothing.adapt(memlm.smoothing.StreamStatistics.count(tokens, size))
-    plain = memlm.LanguageModel(*sizes, tie_embeddings=scheme == "kneser_ney")
-    shapes = sorted(tuple(weight.shape) for weight in plain.weights)
-    assert require_served(model) == shapes
+        plain = memlm.LanguageModel(
+            *(size, 6, [keras.layers.LSTM(6)]),
+            tie_embeddings=scheme == "kneser_ney",
+        )
+        assert sorted(tuple(weight.shape) for weight in served.variables) == (
+            sorted(tuple(weight.shape) for weight in plain.weights)
+        )
+    assert names(tmp_path) == ["1"]
