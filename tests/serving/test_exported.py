@@ -36,45 +36,38 @@ def pieces(tmp_path_factory):
     return lm, {"format": "onnx", "tokens": path, "top_k": 4}
 
 
-@pytest.mark.parametrize(
-    "kind, left_out",
-    [
-        ("saved_model", set()),
-        ("model.onnx", ONE_STEP),
-        ("begins.onnx", ONE_STEP),
-        ("sherpa.onnx", ONE_STEP),
-        ("web", {*ONE_STEP, "batch rows apart"}),
-        ("model.tflite", {*ONE_STEP, "batch rows apart"}),
-        ("rows.tflite", ONE_STEP),
-    ],
-)
-def test_a_file_says_the_same(
-    kind, left_out, model, saved_model, pieces, tmp_path
-):
-    path = tmp_path / kind
-    if kind == "saved_model":
-        path = saved_model.parent
-    elif kind == "sherpa.onnx":
-        model, options = pieces
-        export(model, path, contract="sherpa", **options)
-    elif kind == "web":
-        try:
-            export(model, path, format="web")
-        except ConnectionError as error:
-            pytest.skip(str(error))
-        path = path / "model.onnx"
+# Options of the export, and the checks that need more steps or rows.
+KINDS = {
+    "saved_model": ({}, set()),
+    "model.onnx": ({"format": "onnx"}, ONE_STEP),
+    "begins.onnx": ({"format": "onnx"}, ONE_STEP),
+    "sherpa.onnx": ({"contract": "sherpa"}, ONE_STEP),
+    "web": ({"format": "web"}, {*ONE_STEP, "batch rows apart"}),
+    "model.tflite": ({"format": "litert"}, {*ONE_STEP, "batch rows apart"}),
+    "rows.tflite": ({"format": "litert", "rows": 2}, ONE_STEP),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_says_the_same(kind, model, saved_model, pieces, tmp_path):
+    path, (options, left_out) = tmp_path / kind, KINDS[kind]
+    if kind == "sherpa.onnx":
+        model, others = pieces
+        options = {**options, **others}
     elif kind == "begins.onnx":
         model = memlm.LanguageModel(
             vocabulary=model.vocabulary,
             embedding_dim=3,
             recurrent=[CellThatBegins(4)],
         )
-        export(model, path, top_k=4, format="onnx")
-    elif kind == "rows.tflite":
-        export(model, path, top_k=4, format="litert", rows=2)
+    if kind == "saved_model":
+        path = saved_model.parent
     else:
-        format = "onnx" if path.suffix == ".onnx" else "litert"
-        export(model, path, top_k=4, format=format)
+        try:
+            export(model, path, **options)
+        except ConnectionError as error:
+            pytest.skip(str(error))
+    path = path / "model.onnx" if kind == "web" else path
     exported = load(path)
     end = model.vocabulary.end_of_sentence_id
     assert exported.end_of_sentence_id == end
