@@ -104,11 +104,8 @@ def test_a_missing_package_is_named(model, tmp_path, monkeypatch):
 def test_models_that_are_not_in_float32_are_refused(vocabulary, tmp_path):
     lm = memlm.LanguageModel(len(vocabulary), 4, [keras.layers.LSTM(4)])
     lm.quantize("int8")
-    message = "must not be quantized.*layer embedding"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="not be quantized.*layer embedding"):
         export(lm, tmp_path / "model.onnx", format="onnx")
-    with pytest.raises(ValueError, match="`model` must be .* Received: Dense"):
-        export(keras.layers.Dense(1), tmp_path / "model.onnx", format="onnx")
     assert not list(tmp_path.iterdir())
 
 
