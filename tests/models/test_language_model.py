@@ -223,7 +223,7 @@ def test_options_of_keras_that_mean_nothing_here():
     assert np.isfinite(first).all()
 
 
-LAYER, CELL = LSTM(4), GRUCell(4)
+CELL = GRUCell(4)
 BIDIRECTIONAL = keras.layers.Bidirectional(LSTM(UNITS, return_sequences=True))
 
 
@@ -236,7 +236,6 @@ BIDIRECTIONAL = keras.layers.Bidirectional(LSTM(UNITS, return_sequences=True))
         ({"recurrent": LSTM(4)}, "`recurrent` must be a list"),
         ({"recurrent": [Dense(4)]}, "`recurrent`.*Dense"),
         ({"recurrent": [BIDIRECTIONAL]}, "`recurrent`.*Bidirectional"),
-        ({"recurrent": [LAYER, LAYER]}, "different layers.*Received twice"),
         (
             {"recurrent": [CELL], "recurrent_above": [CELL]},
             "different layers.*Received twice",
@@ -257,8 +256,6 @@ BIDIRECTIONAL = keras.layers.Bidirectional(LSTM(UNITS, return_sequences=True))
         ({"vocabulary_size": 0}, "`vocabulary_size`.*at least 1.*=0"),
         ({"embedding_dim": 2.0}, "`embedding_dim`.*at least 1.*=2.0"),
         ({"dropout": 1.0}, "`dropout`.*less than 1.*dropout=1.0"),
-        ({"dropout": -0.1}, "`dropout`.*at least 0.*dropout=-0.1"),
-        ({"dropout": "0.5"}, "`dropout` must be.*dropout='0.5'"),
         ({"dropout": {"outputs": None}}, "outputs.*must be at least 0.*None"),
         ({"dropout": {"output": 0.5}}, r"dropout with the keys \['output'\]"),
         (
@@ -288,18 +285,6 @@ def test_wrong_arguments(arguments, message):
         LanguageModel(**arguments)
 
 
-@pytest.mark.parametrize("wrong", ["a string", ["a", "string"], None, 3])
-def test_inputs_that_are_no_token_ids_are_refused(wrong):
-    model = shared()
-    for call, name in (
-        (model, "inputs"),
-        (lambda inputs: model({"token_ids": inputs}), "token_ids"),
-        (lambda tokens: model.step(tokens, model.initial_state(2)), "tokens"),
-    ):
-        with pytest.raises(ValueError, match=f"`{name}` must be .*Received: "):
-            call(wrong)
-
-
 def test_wrong_calls():
     model = shared()
     state = model.initial_state(2)
@@ -318,6 +303,10 @@ def test_wrong_calls():
         for id in (V, -1, 10**6)
     ]
     for call, arguments, message in (
+        (model, (["a", "string"],), "`inputs` must be .*Received: "),
+        (model, (None,), "`inputs` must be .*Received: inputs=None"),
+        (model, ({"token_ids": 3},), "`token_ids` must be .*Received: "),
+        (model.step, ("a string", state), "`tokens` must be .*Received: "),
         (model.step, (np.array([1, 2]), state), r"\(batch, 1\).*\(2,\)"),
         (model.step, (tokens_of(3, 1), state), "each of the 3 rows.*with 2 r"),
         (model.step, (one, None), "`state`.*Received: None"),
@@ -351,14 +340,11 @@ def test_what_calls_and_fit_refuse():
     for call, arguments, message in (
         (model.fit, (bad, good), "below the vocabulary size 9"),
         (model.fit, (good, bad), "below the vocabulary size 9"),
-        (model.fit, (-bad, good), "below the vocabulary size 9"),
         (model, (good[:, :0],), r"at least 1. Received.*\(2, 0\)"),
-        (model, (good.astype("float32"),), "integers. Received: dtype float32"),
         (model, ([[1, 2], [3]],), "rows of one length"),
         (model.fit, (good,), "`y` must hold the next token"),
         (model.train_on_batch, (good,), "`y` must hold the next token"),
         (model.evaluate, (good,), "`y` must hold the next token"),
-        (model.evaluate, (good, bad), "below the vocabulary size 9"),
         (model.generate, ([0.5], 4), "integers. Received: dtype float"),
         (model.fit, (Batches(np.array([1, -3, 2]), 1, 2),), "negative.*-3"),
         (model.fit, (Batches(np.array([1, 9, 2]), 1, 2),), "=9.*token id 9"),
