@@ -35,12 +35,6 @@ def write(path, lines=LINES):
     return path
 
 
-def check(vectors):
-    assert vectors.values.dtype == "float32"
-    np.testing.assert_allclose(vectors.values, EXPECTED, rtol=1e-6)
-    assert vectors.found.tolist() == [False, True, True, True, False, True]
-
-
 def test_only_a_first_line_is_a_header(tmp_path):
     path = write(tmp_path / "v.txt", ["the 1", "5 3"])
     assert read_vectors(path, ["5"], verbose=0).values.tolist() == [[3.0]]
@@ -81,7 +75,10 @@ def test_an_archive_and_its_progress(tmp_path, capsys):
     text = write(tmp_path / "v.txt")
     with zipfile.ZipFile(tmp_path / "v.zip", "w") as archive:
         archive.write(text, "v.txt")
-    check(read_vectors(tmp_path / "v.zip", WORDS))
+    vectors = read_vectors(tmp_path / "v.zip", WORDS)
+    assert vectors.values.dtype == "float32"
+    np.testing.assert_allclose(vectors.values, EXPECTED, rtol=1e-6)
+    assert vectors.found.tolist() == [False, True, True, True, False, True]
     assert "100/100" in capsys.readouterr().out
     whole = (tmp_path / "v.zip").read_bytes()
     (tmp_path / "damaged.zip").write_bytes(whole[: len(whole) // 2])

@@ -35,13 +35,12 @@ class Spoil(keras.callbacks.Callback):
 
 
 class Keep(keras.callbacks.Callback):
-    """Keeps logs and weights of each epoch."""
+    """Keeps the weights of each epoch."""
 
     def on_train_begin(self, logs=None):
-        self.logs, self.weights = [], []
+        self.weights = []
 
     def on_epoch_end(self, epoch, logs=None):
-        self.logs.append(dict(logs))
         self.weights.append(self.model.get_weights())
 
 
