@@ -136,7 +136,6 @@ def test_end_of_sentence_id_begins_and_pads():
     "arguments, message",
     [
         ({"batch_size": 0}, "`batch_size` must be .*at least 1.*=0"),
-        ({"batch_size": 2.0}, "`batch_size` must be an integer"),
         ({"segment_length": -1}, "`segment_length` must be .*at least 1"),
         ({"tokens": np.ones((2, 3), int)}, r"`tokens` must be .*\(2, 3\)"),
         ({"tokens": np.ones(3)}, "`tokens` must be .* integers.*float64"),
@@ -144,7 +143,6 @@ def test_end_of_sentence_id_begins_and_pads():
         ({"shuffle": True}, "`shuffle=True` needs `document_starts`"),
         ({"document_starts": [1, 3]}, "`document_starts` must begin with 0"),
         ({"document_starts": np.array([], int)}, "must be .*not empty"),
-        ({"document_starts": [0, 3, 2]}, "must be sorted.*2 after 3"),
         ({"document_starts": [0, 3, 3]}, "must be sorted.*3 after 3"),
         ({"document_starts": [0, 9]}, r"must be from 0 to 8.*Received: 9"),
         ({"document_starts": [0.0, 2.5]}, "`document_starts` must be a 1-D"),

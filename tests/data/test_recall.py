@@ -244,25 +244,15 @@ def test_a_mix_has_the_rows_of_its_tasks():
     assert batches.predicted_tokens == 2 * 10 + 4 * 7
     lengths = [batches[i][0]["token_ids"].shape[1] for i in range(5)]
     assert lengths == [16, 16, 16, 32, 32]
+    mixed = MIX.batches("training", 4, shuffle=True)
+    found = [mixed[i][0]["token_ids"].shape[1] for i in range(5)]
+    assert found != lengths and sorted(found) == lengths
     weights = [batches[i][2].sum() for i in range(5)]
     assert weights == [8, 8, 4, 16, 12]
     first = rows_of(RecallBatches(MIX.tasks("training")[0], 10, 4, seed=3))
     assert rows_of(batches)[:10] == first
-
-
-def test_epochs_of_a_mix_are_shuffled_and_fresh():
-    batches = MIX.batches("training", 4, shuffle=True, fresh=True)
-    shapes, rows = [], []
-    for epoch in range(6):
-        batches.start_at(epoch)
-        items = [batches[index][0]["token_ids"] for index in range(5)]
-        shapes.append(tuple(item.shape[1] for item in items))
-        rows.append({tuple(row) for item in items for row in item if row.any()})
-    assert len(set(shapes)) > 1
-    assert {tuple(sorted(each)) for each in shapes} == {(16, 16, 16, 32, 32)}
-    assert not set.intersection(*rows)
-    first, second = (MIX.batches("training", 4, seed=seed) for seed in (0, 1))
-    assert str(first.identity()) != str(second.identity())
+    other = MIX.batches("training", 4, seed=4)
+    assert str(batches.identity()) != str(other.identity())
 
 
 def test_sizes_of_a_mix_must_fit():

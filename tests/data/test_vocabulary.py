@@ -118,11 +118,9 @@ def test_plain_list_of_tokens(write, text, tokens):
 @pytest.mark.parametrize(
     "content, message",
     [
-        (b"", "vocabulary.txt is empty"),
         (b"\n \n", "vocabulary.txt is empty"),
         (b"caf\xe9\n", "vocabulary.txt is not UTF-8.*0xe9 at byte offset 3"),
         (b"a\nb\na\n", "vocabulary.txt.*distinct.*'a' again at position 2"),
-        (b"a\n\nb\n", "vocabulary.txt.*non-empty string.*position 1"),
         (b'{"words": ["a"]}', "vocabulary.txt cannot be used"),
         (b'{\n"tokens": [\n"the",\n', "vocabulary.txt is damaged"),
     ],
