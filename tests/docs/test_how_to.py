@@ -84,6 +84,7 @@ def on_one_backend(page):
 
 def write_files(folder):
     """All files that the pages name, except for downloaded corpora."""
+    corpus_files.write_examples(folder)
     corpus_files.write_splits(folder)
     corpus_files.write_splits(folder / "my_folder")
     corpus_files.write_splits(folder / "path" / "to" / "italian")
@@ -112,19 +113,7 @@ def write_files(folder):
     corpus_files.write_treebank(folder / "path" / "to" / "de_gsd", "de_gsd")
     (folder / "parses.conllu").write_text(f"{corpus_files.PARSED}\n" * 3)
 
-    corpus_files.write_cbt(folder / "CBTest" / "data")
-    corpus_files.write_novels(folder / "Holmes_Training_Data")
-    texts = [
-        ("The old {} saw a sea", ("man", "sea", "whale", "saw", "the"), 0),
-        ("{} man saw", ("A", "The", "Old", "No", "This"), 1),
-    ]
-    for name, lines in zip(
-        ("questions", "answers"), corpus_files.machine_form(texts)
-    ):
-        (folder / f"Holmes.machine_format.{name}.txt").write_text(lines)
-
     corpus_files.write_snli(folder / "snli_1.0")
-    corpus_files.write_sick(folder / "SICK")
     rows = [f"A man sings {n}.\tHe sings.\t{n % 2}" for n in range(20)]
     corpus_files.write_lines(folder / "pairs.tsv", rows)
     corpus_files.write_vectors(

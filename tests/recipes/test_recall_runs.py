@@ -50,15 +50,9 @@ def test_a_finished_run_is_read(run, tmp_path, monkeypatch):
     assert {"accuracy", "loss", "val_accuracy"} <= set(kept["log"])
     assert results["training_rows"] == 16 and results["chance"] == 0.5
     assert 0 <= results["accuracy"] <= 1
+    assert run(epochs=1)["training_rows"] == 8
     monkeypatch.setattr(recall_runs, "_train", None)
     assert run() == results
-
-
-def test_runs_of_other_epochs_stand_side_by_side(run, monkeypatch):
-    found = {epochs: run(epochs=epochs) for epochs in (1, 2)}
-    assert [r["training_rows"] for r in found.values()] == [8, 16]
-    monkeypatch.setattr(recall_runs, "_train", None)
-    assert all(run(epochs=epochs) == found[epochs] for epochs in (1, 2))
 
 
 def test_kept_logs_are_read():
@@ -218,9 +212,6 @@ def test_seeds_stand_in_one_line():
     assert "| 0.950, 0.250, 0.970 | 0.250 |" in line
     assert "| learnt by 2 of 3, not decided by 1 of 3 |" in line
     assert "| 2,000 | 7 |" in line
-
-
-def test_sizes_are_told_where_there_are_several():
     found = [{**RESULTS, "units": units} for units in (64, 128)]
     assert list(recall_runs.lines(found))[3].startswith("| lstm, 128 units |")
 
