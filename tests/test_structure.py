@@ -6,7 +6,6 @@ the top of a file, and a private docstring as a public one.
 
 import ast
 import collections
-import functools
 import graphlib
 import importlib
 import pathlib
@@ -75,9 +74,6 @@ def sources():
 
 
 SOURCES = sources()
-NODES = [
-    (name, node) for name, tree in SOURCES.items() for node in ast.walk(tree)
-]
 
 
 def imports(name):
@@ -123,19 +119,6 @@ def test_no_import_cycles():
     graph = {name: set(imports(name)) - {name} for name in SOURCES}
     # Raises an error that shows a cycle.
     list(graphlib.TopologicalSorter(graph).static_order())
-
-
-def test_the_tower_has_few_floors():
-    """The longest chain of imports within `experiments`; may only fall."""
-
-    @functools.cache
-    def floor(name):
-        below = {each for each in imports(name) if each in tower} - {name}
-        return 1 + max(map(floor, below), default=0)
-
-    head = "memlm_keras.experiments"
-    tower = {name for name in SOURCES if name.startswith(f"{head}.")}
-    assert max(map(floor, tower)) <= 7
 
 
 def test_private_modules_of_keras_are_imported_in_one_file():
@@ -314,88 +297,12 @@ def test_docstrings_open_with_the_thing_itself():
     described = (ast.Module, ast.ClassDef, ast.FunctionDef)
     assert not [
         (name, docstring.splitlines()[0])
-        for name, node in NODES
+        for name, tree in SOURCES.items()
+        for node in ast.walk(tree)
         if isinstance(node, described)
         and (docstring := ast.get_docstring(node))
         and _OPENING.match(docstring)
     ]
-
-
-# === No file or function only passes a reader on ===
-
-# Modules that one other imports, and why each is a file of its own.
-ALONE = {
-    "data.words_in_graph": "imports TensorFlow",
-    "cells.associative_backward": "gradients derived by hand, not equations",
-    "cells.fused": "implementations of Keras' own layers, for speed",
-    "experiments.command_line": "the program, which setup.py names",
-    "experiments.commands": "imported after Keras' backend is chosen",
-    "models.torch_checkpoint": "a file format",
-    "integrations.huggingface.modeling": "imports an optional package",
-    "integrations.web.step": "imports TensorFlow",
-    "integrations.web.writer": "a file format",
-    "training.recorded": "imports an optional package",
-    "serving.saved_model": "a file format",
-}
-
-
-def test_modules_have_two_importers_or_public_names():
-    """A package's `__init__` imports public names; `import_module` loads
-    commands and formats by their names."""
-    importers = {name: set() for name in SOURCES}
-    for name in SOURCES:
-        for module in imports(name):
-            importers[module].add(name)
-    packages = {name.rpartition(".")[0] for name in SOURCES}
-    loaded = {
-        node.value
-        for _, node in NODES
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
-    lonely = [
-        name.partition(".")[2]
-        for name, found in importers.items()
-        if len(found) < 2
-        and not found & packages
-        and name not in packages
-        and name.rpartition(".")[2] not in loaded
-        and not name.endswith("__main__")
-    ]
-    assert set(lonely) <= set(ALONE)
-
-
-def counted(nodes):
-    """Counter of names and attributes among nodes."""
-    return collections.Counter(
-        node.id if isinstance(node, ast.Name) else node.attr
-        for node in nodes
-        if isinstance(node, (ast.Name, ast.Attribute))
-    )
-
-
-USES = counted(node for _, node in NODES)
-CALLS = counted(node.func for _, node in NODES if isinstance(node, ast.Call))
-FUNCTIONS = [
-    (name, node) for name, node in NODES if isinstance(node, ast.FunctionDef)
-]
-DEFINED = collections.Counter(node.name for _, node in FUNCTIONS)
-
-
-def test_private_functions_of_one_line_are_used_twice():
-    short = []
-    for name, node in FUNCTIONS:
-        if node.decorator_list or not re.match(r"_[a-z]", node.name):
-            continue
-        # Functions that are passed as values may be short, and overrides.
-        if not USES[node.name] == CALLS[node.name] == DEFINED[node.name] == 1:
-            continue
-        statements = node.body[1:] if ast.get_docstring(node) else node.body
-        one_line = statements and (
-            statements[0].lineno == statements[-1].end_lineno
-        )
-        if one_line and f"super().{node.name}(" not in ast.unparse(node):
-            short.append((name, node.name))
-    assert not short
 
 
 # === Tests of what a backend computes run on every backend ===
