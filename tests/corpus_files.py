@@ -176,19 +176,13 @@ def write_sick(folder):
     generator = np.random.default_rng(0)
     labels = ("ENTAILMENT", "NEUTRAL", "CONTRADICTION")
     header = ("pair_ID", "sentence_A", "sentence_B", "entailment_judgment")
-    files = {
-        "SICK_train.txt": 40,
-        "SICK_trial.txt": 10,
-        "SICK_test_annotated.txt": 12,
-    }
-    for name, count in files.items():
+    sizes = {"train": 40, "trial": 10, "test_annotated": 12}
+    for name, count in sizes.items():
         rows = [header]
-        for number in range(count):
+        for n in range(count):
             words = generator.choice(["a", "man", "dog", "is", "not"], (2, 5))
-            rows.append(
-                (str(number), *map(" ".join, words), labels[number % 3])
-            )
-        write_lines(folder / name, map("\t".join, rows))
+            rows.append((str(n), *map(" ".join, words), labels[n % 3]))
+        write_lines(folder / f"SICK_{name}.txt", map("\t".join, rows))
 
 
 def write_vectors(path, words, dimension=3):
@@ -211,14 +205,8 @@ def write_vectors(path, words, dimension=3):
 def suite(name="number_mine", **others):
     """A suite of SyntaxGym, of words of `language_models`."""
     texts = {
-        1: {
-            "same": ["w1 w2", "w3", "", "w4 w5"],
-            "other": ["w1 w2", "w6 w7", "w8", "w4"],
-        },
-        2: {
-            "same": ["", "zebra", "w2", "w3"],
-            "other": ["w1", "zebra", "w2", ""],
-        },
+        1: {"same": "w1 w2,w3,,w4 w5", "other": "w1 w2,w6 w7,w8,w4"},
+        2: {"same": ",zebra,w2,w3", "other": "w1,zebra,w2,"},
     }
     return {
         "meta": {"name": name, "metric": "sum", **others},
@@ -235,7 +223,7 @@ def suite(name="number_mine", **others):
                         "condition_name": condition,
                         "regions": [
                             {"region_number": place, "content": text}
-                            for place, text in enumerate(regions, 1)
+                            for place, text in enumerate(regions.split(","), 1)
                         ],
                     }
                     for condition, regions in conditions.items()
@@ -298,9 +286,8 @@ def write_examples(folder):
     for name, text in zip(("questions", "answers"), forms):
         (folder / f"Holmes.machine_format.{name}.txt").write_text(text)
     write_snli(folder / "snli")
-    (folder / "snli" / "snli_1.0_dev.jsonl").rename(
-        folder / "snli_1.0_dev.jsonl"
-    )
+    dev = folder / "snli" / "snli_1.0_dev.jsonl"
+    dev.rename(folder / dev.name)
     write_sick(folder / "SICK")
     (folder / "SICK_trial.txt").write_bytes(
         (folder / "SICK" / "SICK_trial.txt").read_bytes()

@@ -301,16 +301,9 @@ class InTriton:
         """Log-probabilities `(3, STEPS, V)` by the client of a repository, its
         output and its error."""
         path = exported.folder / "triton.f32"
-        done = measured(
-            [
-                *(
-                    os.environ["TRITON_PYTHON"],
-                    "-I",
-                    CLIENTS / "triton_client.py",
-                ),
-                *(repository, exported.folder / "ids.npy", path),
-            ]
-        )
+        client = os.environ["TRITON_PYTHON"], "-I", CLIENTS / "triton_client.py"
+        arguments = repository, exported.folder / "ids.npy", path
+        done = measured([*client, *arguments])
         scores = np.fromfile(path, "float32").reshape(3, STEPS, V)
         return scores, done.stdout, done.stderr
 

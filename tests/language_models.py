@@ -21,10 +21,7 @@ VOCABULARY = Vocabulary(WORDS)
 UNITS = 12
 RECURRENT = {
     "lstm": lambda: [keras.layers.LSTM(UNITS)],
-    "gru_rnn": lambda: [
-        keras.layers.GRU(7),
-        keras.layers.SimpleRNN(UNITS),
-    ],
+    "gru_rnn": lambda: [keras.layers.GRU(7), keras.layers.SimpleRNN(UNITS)],
     "cell": lambda: [keras.layers.LSTMCell(UNITS)],
     "fofe_hornn": lambda: [cells.FOFEHORNNCell(UNITS)],
     "gated_hornn": lambda: [cells.GatedHORNNCell(UNITS, order=2)],
@@ -73,10 +70,8 @@ every_model = pytest.mark.parametrize("recurrent, memory", COMBINATIONS)
 def make(recurrent="lstm", memory="key_value_predict", **arguments):
     """A model whose weights are large enough to tell models apart."""
     keras.utils.set_random_seed(7)
-    arguments = {
-        "initializer": keras.initializers.RandomUniform(-0.7, 0.7),
-        **arguments,
-    }
+    draw = keras.initializers.RandomUniform(-0.7, 0.7)
+    arguments = {"initializer": draw, **arguments}
     return LanguageModel(
         arguments.pop("vocabulary_size", V),
         arguments.pop("embedding_dim", 5),
@@ -192,7 +187,6 @@ def carried_on(model, state, training):
     rows = len(next(iter(state.values())))
     probe = tokens_of(rows, 2, seed=9)
     logits = model(
-        {"token_ids": probe, "reset": np.zeros(rows, "bool")},
-        training=training,
+        {"token_ids": probe, "reset": np.zeros(rows, "bool")}, training=training
     )
     close(logits, model.step(probe, state)[0])

@@ -14,11 +14,9 @@ class Session(LiteRt):
 
     def names(self):
         """Names of its inputs and of its outputs, as of tensors."""
-        details = (
-            self.interpreter.get_input_details(),
-            self.interpreter.get_output_details(),
-        )
-        return [sorted(one["name"] for one in side) for side in details]
+        inputs = self.interpreter.get_input_details()
+        outputs = self.interpreter.get_output_details()
+        return [sorted(one["name"] for one in o) for o in (inputs, outputs)]
 
     def operators(self):
         details = self.interpreter._get_ops_details()
@@ -37,7 +35,5 @@ def require_names(session):
     """Tensors have the names of the signature, and none is in and out."""
     answers = ["log_probabilities", "top_k_ids", "top_k_log_probabilities"]
     answers += [f"next_{name}" for name in session.state]
-    assert session.names() == [
-        sorted(["token_ids", *session.state]),
-        sorted(answers),
-    ]
+    inputs = sorted(["token_ids", *session.state])
+    assert session.names() == [inputs, sorted(answers)]

@@ -124,7 +124,7 @@ class Transducer:
             inputs["x_lens"] = outputs["encoder_out_lens"] = (integer, ["N"])
             constants["count"] = np.array([count])
             nodes += [
-                make_node("Expand", ["count", "rows"], ["encoder_out_lens"]),
+                make_node("Expand", ["count", "rows"], ["encoder_out_lens"])
             ]
         _write(folder / "encoder", nodes, inputs, outputs, constants, metadata)
         _write(

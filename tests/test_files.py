@@ -110,9 +110,7 @@ def test_unwritable_parent_is_a_permission_error(tmp_path, monkeypatch):
 def test_damaged_json_is_named(tmp_path, content):
     path = tmp_path / "config.json"
     path.write_bytes(content)
-    with pytest.raises(
-        ValueError, match=r"config.json is damaged.*Make i"
-    ) as e:
+    with pytest.raises(ValueError, match=r"config.json is damaged.*Make") as e:
         read_json(path, "configuration", remedy="Make it anew.")
     assert "\n" not in str(e.value)
 

@@ -163,10 +163,8 @@ def test_the_citation_is_of_this_version():
         (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
         re.M,
     )
-    assert newest.groups() == (
-        citation["version"],
-        str(citation["date-released"]),
-    )
+    released = str(citation["date-released"])
+    assert newest.groups() == (citation["version"], released)
 
 
 # Described once, by Keras or by the class that introduces them.
@@ -220,12 +218,7 @@ def test_examples_in_docstrings(name, tmp_path, monkeypatch):
     module = importlib.import_module(name)
     if name.rpartition(".")[2] in NEED_SYNTOK:
         pytest.importorskip("syntok")
-    names = {
-        **vars(module),
-        "keras": keras,
-        "memlm_keras": memlm_keras,
-        "np": np,
-    }
+    names = dict(vars(module), keras=keras, memlm_keras=memlm_keras, np=np)
     # Examples read and write files.
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "cache"))

@@ -22,9 +22,8 @@ class Row(presets.Row):
     where: str = "Table 7"
 
     def model(self):
-        draw = keras.initializers.RandomUniform(
-            -self.initial_range, self.initial_range
-        )
+        limit = self.initial_range
+        draw = keras.initializers.RandomUniform(-limit, limit)
         return {
             "embedding_dim": self.embedding_size,
             "recurrent": [keras.layers.GRU(self.units, dropout=0.1)],
@@ -34,10 +33,8 @@ class Row(presets.Row):
         }
 
 
-ROWS = {
-    "small": Row(units=12, embedding_dim=8),
-    "large": Row(units=40, units_divisor=4),
-}
+SMALL = Row(units=12, embedding_dim=8)
+ROWS = {"small": SMALL, "large": Row(units=40, units_divisor=4)}
 
 
 @pytest.fixture(autouse=True)
@@ -49,9 +46,7 @@ def papers_kept(monkeypatch):
 
 def test_a_paper_of_another_package():
     table = presets.Table(
-        "seven",
-        "Table 7",
-        (presets.TableRow("small", "mine2027/small"),),
+        "seven", "Table 7", (presets.TableRow("small", "mine2027/small"),)
     )
     paper = presets.register(
         "mine2027",
@@ -209,11 +204,8 @@ def install(tmp_path, monkeypatch):
 
 def test_papers_of_installed_packages(install):
     install("called", "called:add", MODULE.format(paper="called2027"))
-    install(
-        "imported",
-        "imported",
-        MODULE.format(paper="imported2027") + "\n\nadd()\n",
-    )
+    imported = MODULE.format(paper="imported2027") + "\n\nadd()\n"
+    install("imported", "imported", imported)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert {"called2027/small", "imported2027/small"} < set(presets.names())

@@ -244,12 +244,8 @@ def public_names(tree):
             if id(node) in inner or node.name.startswith("_"):
                 continue
             yield node.name
-            arguments = node.args
-            for argument in (
-                *arguments.posonlyargs,
-                *arguments.args,
-                *arguments.kwonlyargs,
-            ):
+            of = node.args
+            for argument in (*of.posonlyargs, *of.args, *of.kwonlyargs):
                 yield argument.arg
         elif isinstance(node, ast.ClassDef):
             yield node.name

@@ -88,10 +88,8 @@ def test_trained_classifiers_and_smoothed_models(tmp_path):
     pairs.save_to_preset(tmp_path / "pairs")
     loaded = memlm.EntailmentClassifier.from_preset(tmp_path / "pairs")
     texts = "word_1 word_2", "word_3"
-    close(
-        list(loaded.classify(*texts).values()),
-        list(pairs.classify(*texts).values()),
-    )
+    found, expected = ([*m.classify(*texts).values()] for m in (loaded, pairs))
+    close(found, expected)
     with pytest.raises(ValueError, match="`memlm_keras.EntailmentClassifier`:"):
         memlm.LanguageModel.from_preset(tmp_path / "pairs")
 
@@ -131,9 +129,7 @@ def test_the_english_model(memlm_command, tmp_path):
     assert words == [*"The horse raced past the barn fell.".split(), "</s>"]
     bits = [float(row[header.index("surprisal_bits")]) for row in rows]
     assert max(bits) == bits[6] and min(bits[:7]) == bits[4]
-    status, out, err = memlm_command(
-        "surprisal", ENGLISH, "garden.txt", "--tokens"
-    )
+    _, out, _ = memlm_command("surprisal", ENGLISH, "garden.txt", "--tokens")
     assert "\u2581horse" in out and len(out.splitlines()) > len(rows) + 1
     start = "She opened the letter and"
     status, out, err = memlm_command("generate", ENGLISH, start)
@@ -236,11 +232,8 @@ def test_damaged_and_missing_files(file, folder):
 def test_damaged_and_missing_facts(folder):
     path = folder / "metadata.json"
     facts = json.loads(path.read_text())
-    for text in (
-        "{",
-        json.dumps({**facts, "format": 99}),
-        json.dumps({**facts, "sha256": {}}),
-    ):
+    others = ({**facts, "format": 99}, {**facts, "sha256": {}})
+    for text in ("{", *map(json.dumps, others)):
         path.write_text(text)
         with pytest.raises(ValueError, match="metadata.json is damaged"):
             memlm.LanguageModel.from_preset(folder)

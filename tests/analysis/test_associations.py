@@ -57,9 +57,8 @@ def states_after(model, reader, tokens, start):
     vectors = model.vectors(np.array([tokens]))
     states = [start]
     for step in range(len(tokens)):
-        _, *new = reader(
-            vectors[:, step : step + 1], initial_state=list(states[-1])
-        )
+        x = vectors[:, step : step + 1]
+        _, *new = reader(x, initial_state=list(states[-1]))
         states.append(new)
     return [[array(state)[0] for state in s] for s in states]
 
@@ -122,9 +121,8 @@ def test_pictures_and_numbers(tmp_path):
         rows = list(csv.reader(file))
     assert rows[0] == ["read at", "a", "$b", "c"]
     assert [row[0] for row in rows[1:]] == target
-    np.testing.assert_allclose(
-        np.array([row[1:] for row in rows[1:]], float), similarity
-    )
+    found = np.array([row[1:] for row in rows[1:]], float)
+    np.testing.assert_allclose(found, similarity)
     for write in (analysis.plot_associations, analysis.write_associations):
         with pytest.raises(ValueError, match=r"\(2, 3\).*shape \(3, 2\)"):
             write(similarity.T, source, target, tmp_path / "b")

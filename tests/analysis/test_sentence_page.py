@@ -16,16 +16,8 @@ from memlm_keras.data import Vocabulary
 from memlm_keras.memory import KeyValuePredict
 
 WORDS = ["</script>", "b&c", '"d"', "e", "f", "g"]
-BROWSER = next(
-    filter(
-        None,
-        map(
-            shutil.which,
-            ("chromium", "chromium-browser", "google-chrome", "chrome"),
-        ),
-    ),
-    None,
-)
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 @pytest.fixture(scope="module")
@@ -156,9 +148,8 @@ def test_the_page_has_all_numbers_and_loads_nothing(predictions, tmp_path):
     assert data["title"] == "A & <b>"
     assert tuple(data["next"]) == predictions.next
     np.testing.assert_allclose(data["weights"], predictions.weights, atol=1e-6)
-    np.testing.assert_allclose(
-        data["mean"], predictions.weights.mean(axis=0), atol=1e-6
-    )
+    mean = predictions.weights.mean(axis=0)
+    np.testing.assert_allclose(data["mean"], mean, atol=1e-6)
 
 
 def test_numbers_that_are_none_are_refused(predictions, tmp_path):

@@ -1,6 +1,6 @@
 """Analyses of Tran et al. (2016), each against a computation step by step."""
 
-import functools
+from functools import partial
 
 import keras
 import numpy as np
@@ -84,13 +84,12 @@ def test_attention_columns(model, text, tmp_path):
 
 def test_every_word_can_be_sampled(model):
     tokens = np.array([5, 0, 6, 7, 0], "int32")
-    columns = analysis.attention_columns(
-        model, tokens, VOCABULARY, samples=3, verbose=0
-    )
+    words = VOCABULARY
+    columns = analysis.attention_columns(model, tokens, words, 3, verbose=0)
     assert columns.positions.tolist() == [0, 2, 3]
-    assert columns.predicted == ("<eos>", VOCABULARY.tokens[7], "<eos>")
+    assert columns.predicted == ("<eos>", words.tokens[7], "<eos>")
     with pytest.raises(ValueError, match="at most 3, the number of words"):
-        analysis.attention_columns(model, tokens, VOCABULARY, samples=4)
+        analysis.attention_columns(model, tokens, words, samples=4)
 
 
 def test_sentence_predictions(model, tmp_path):
@@ -209,9 +208,8 @@ def test_distant_pairs(model, text, random, tmp_path):
         same = own[:, column].mean() if len(own) else np.nan
         anywhere = own.sum(axis=-1).mean() if len(own) else np.nan
         np.testing.assert_allclose(pairs.mean_counts[column], same)
-        np.testing.assert_allclose(
-            pairs.mean_counts_at_any_distance[column], anywhere
-        )
+        means = pairs.mean_counts_at_any_distance
+        np.testing.assert_allclose(means[column], anywhere)
 
     path = tmp_path / "pairs.png"
     analysis.plot_distant_pairs(pairs, path, title="pairs")
@@ -268,16 +266,10 @@ def test_wrong_arguments(model, text):
         with pytest.raises(ValueError, match="trained with.*of 3 tokens"):
             function()
     wrong = np.array([40, 0])
-    columns, predictions = (
-        functools.partial(function, model, vocabulary=VOCABULARY)
-        for function in (
-            analysis.attention_columns,
-            analysis.sentence_predictions,
-        )
-    )
-    pairs = functools.partial(
-        analysis.distant_pairs, model, text, vocabulary=VOCABULARY
-    )
+    words = {"vocabulary": VOCABULARY}
+    columns = partial(analysis.attention_columns, model, **words)
+    predictions = partial(analysis.sentence_predictions, model, **words)
+    pairs = partial(analysis.distant_pairs, model, text, **words)
     for call, argument, options, message in (
         (pairs, text, {"minimum_distance": 5}, "at most 4.*=5"),
         (pairs, wrong, {"minimum_distance": 2}, "`training_text`.*13.*40"),

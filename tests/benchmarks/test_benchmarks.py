@@ -135,10 +135,8 @@ def run(case, contenders):
 @pytest.mark.slow
 def test_engines_agree(engine, time):
     case = small("key_value_predict_token", batch=2, time=time)
-    names = (
-        "pytorch torch key_value_predict",
-        f"exported {engine} key_value_predict",
-    )
+    row = "key_value_predict"
+    names = (f"pytorch torch {row}", f"exported {engine} {row}")
     contenders = [one for one in case.contenders if one.name in names]
     assert len(contenders) == 2
     results = run(case, contenders)
@@ -158,8 +156,7 @@ def test_requests_of_different_lengths_have_one_answer():
 
 
 @pytest.mark.parametrize(
-    "variant",
-    ["batches", "sentence_batches", "noised_batches", "pair_batches"],
+    "variant", ["batches", "sentence_batches", "noised_batches", "pair_batches"]
 )
 def test_pipelines_continue_with_the_next_epoch(variant, monkeypatch):
     pipeline = importlib.import_module("benchmarks.peers.pipeline")

@@ -15,9 +15,8 @@ def write(tmp_path):
 
     def write(content, name="text.txt"):
         path = tmp_path / name
-        path.write_bytes(
-            content if isinstance(content, bytes) else content.encode()
-        )
+        content = content.encode() if isinstance(content, str) else content
+        path.write_bytes(content)
         return path
 
     return write

@@ -66,9 +66,7 @@ def folder(tmp_path, monkeypatch):
     folder = tmp_path / "data" / "wikitext-2"
     folder.mkdir(parents=True)
     public, files = corpora._PUBLIC["wikitext-2"], []
-    for split, (name, _, _) in zip(
-        ("train", "validation", "test"), public.files
-    ):
+    for split, (name, _, _) in zip(("train", "valid", "test"), public.files):
         content = f" \n = A = \n \n the {split} text \n".encode()
         (folder / name).write_bytes(content)
         files.append((name, len(content), sha256(content)))
@@ -94,19 +92,16 @@ def test_paragraphs_by_sentence(folder):
         (folder / name).write_text(text)
     settings = {"data_dir": folder, "verify": False}
     plain = data.load("wikitext-2", **settings)
-    corpus = data.load("wikitext-2", **settings, sentences=True)
+    settings["sentences"] = True
+    corpus = data.load("wikitext-2", **settings)
     assert corpus.vocabulary == plain.vocabulary
     assert " ".join(corpus.vocabulary.decode(corpus.test.tokens)) == (
         "= A = <eos> the text ends . <eos> It does . <eos>"
     )
     assert corpus.test.document_starts.tolist() == [0]
-    small = data.load(
-        "wikitext-2", **settings, sentences=True, vocabulary_size=4
-    )
+    small = data.load("wikitext-2", **settings, vocabulary_size=4)
     assert small.vocabulary.tokens == corpus.vocabulary.tokens[:4]
-    given = data.load(
-        "wikitext-2", **settings, sentences=True, vocabulary=small.vocabulary
-    )
+    given = data.load("wikitext-2", **settings, vocabulary=small.vocabulary)
     np.testing.assert_array_equal(given.test.tokens, small.test.tokens)
 
 
@@ -201,16 +196,6 @@ def text(tmp_path):
     }
 
 
-def test_any_text(text):
-    corpus = data.load_text(**text, minimum_count=1)
-    assert corpus.name == text["train"].parent.name
-    words = "<eos> <unk> the # 1 12 2 train"
-    assert " ".join(corpus.vocabulary.tokens) == words
-    expected = [3, 4, 0, 2, 1, 5, 0, 3, 6, 0, 2, 2, 0]
-    assert corpus.test.tokens.tolist() == expected
-    assert corpus.test.document_starts is None
-
-
 def test_any_text_with_options(text):
     corpus = data.load_text(
         **text,
@@ -219,6 +204,7 @@ def test_any_text_with_options(text):
         numbers="N",
         document_start="# ",
     )
+    assert corpus.name == text["train"].parent.name
     assert corpus.vocabulary.tokens == ("<eos>", "<unk>", "N", "the")
     expected = [1, 2, 0, 3, 1, 2, 0, 1, 2, 0, 3, 3, 0]
     assert corpus.test.tokens.tolist() == expected
@@ -239,12 +225,9 @@ def test_corpus_of_arrays():
     assert (len(batches), batches.seed) == (1, 5)
     with pytest.raises(ValueError, match="`documents=True` needs .*'tiny'"):
         corpus.batches(data.Split(np.arange(6)), 2, 3, documents=True)
-    for call in (
-        lambda: corpus.batches("dev", 2, 3),
-        lambda: corpus.sentence_batches("dev"),
-    ):
+    for call in (corpus.batches, corpus.sentence_batches):
         with pytest.raises(ValueError, match="`split` must be one of .*'dev'"):
-            call()
+            call("dev", 2, 3)
 
 
 def test_fingerprints_of_other_corpora_differ():
@@ -290,11 +273,9 @@ def test_batches_of_sentences():
 
 def test_documents_longest_first():
     split = data.Split(np.arange(9), np.array([0, 2, 6]))
-    sorted_split = split.longest_first()
-    np.testing.assert_array_equal(
-        sorted_split.tokens, [2, 3, 4, 5, 6, 7, 8, 0, 1]
-    )
-    np.testing.assert_array_equal(sorted_split.document_starts, [0, 4, 7])
+    found = split.longest_first()
+    assert found.tokens.tolist() == [2, 3, 4, 5, 6, 7, 8, 0, 1]
+    assert found.document_starts.tolist() == [0, 4, 7]
     with pytest.raises(ValueError, match="needs a split with `document_st"):
         data.Split(np.arange(9)).longest_first()
 

@@ -71,9 +71,8 @@ def test_entropy_equals_enumeration_of_every_document(sizes):
 def test_scoring_repeats_the_recorded_log_probabilities(sample):
     documents, log_probabilities = (part[:50] for part in sample)
     for document, recorded in zip(documents, log_probabilities):
-        np.testing.assert_array_equal(
-            embedded.log_probabilities(document), recorded
-        )
+        found = embedded.log_probabilities(document)
+        np.testing.assert_array_equal(found, recorded)
     total = sum(values.sum() for values in log_probabilities)
     num_tokens = sum(len(document) for document in documents)
     assert embedded.optimal_perplexity(documents) == pytest.approx(

@@ -132,9 +132,7 @@ def test_a_file_of_ones_own(name, names, tmp_path):
     splits = [corpus.train, corpus.validation, corpus.test]
     counts = [np.bincount(split.labels).tolist() for split in splits]
     assert counts == [[8, 8], [1, 1], [1, 1]]
-    assert (
-        "16 for training, 2 for validation and 2 for test" in corpus.description
-    )
+    assert "16 for training, 2 for validation and 2" in corpus.description
     assert "Labels: no 10, yes 10." in corpus.description
     assert {"sees", "no", "."} <= {*corpus.vocabulary.tokens}
     by_space = data.load_pairs(tmp_path / name, tokenize="white_space")
@@ -323,25 +321,19 @@ def test_every_pair_is_in_one_batch_of_an_epoch(
         bucket_batches=bucket_batches,
         length_multiple=length_multiple,
     )
-    assert batches.largest_id == max(
-        max(map(max, premises)), max(map(max, hypotheses))
-    )
+    assert batches.largest_id == max(map(max, premises + hypotheses))
+    named = {"premise": premises, "hypothesis": hypotheses}
     for _ in range(2):
         seen = []
         for inputs, found, weight in batches:
-            for name, sentences in (
-                ("premise", premises),
-                ("hypothesis", hypotheses),
-            ):
+            for name, sentences in named.items():
                 tokens, sizes = inputs[name], inputs[f"{name}_length"]
                 assert tokens.shape[1] % length_multiple == 0
                 assert tokens.shape[1] - sizes.max() < length_multiple
                 assert len(tokens) == batch_size
                 for row in np.flatnonzero(weight):
                     sentence = tokens[row, : sizes[row]]
-                    np.testing.assert_array_equal(
-                        sentence, sentences[found[row]]
-                    )
+                    assert (sentence == sentences[found[row]]).all()
                     assert not tokens[row, sizes[row] :].any()
             seen += found[weight > 0].tolist()
         assert sorted(seen) == labels.tolist()
@@ -402,11 +394,7 @@ def test_epochs_of_other_lengths_than_passes(per_epoch):
     ],
 )
 def test_wrong_batches(change, message):
-    arguments = {
-        "premises": [[1], [2]],
-        "hypotheses": [[1], [2]],
-        "labels": [0, 1],
-        **change,
-    }
+    pairs = [[1], [2]]
+    arguments = {"premises": pairs, "hypotheses": pairs, "labels": [0, 1]}
     with pytest.raises(ValueError, match=message):
-        PairBatches(**arguments)
+        PairBatches(**arguments | change)

@@ -162,11 +162,7 @@ def test_chance_is_that_of_a_guess():
         (MQAR, {"forgetting": -1}, "`forgetting` must be an integer of"),
         (MQAR, {"pairs": 17}, "even and at least 68, .* length=64"),
         (MQAR, {"length": 63}, "`length` must be even .* length=63"),
-        (
-            MQAR,
-            {"vocabulary_size": 9},
-            "at least 10, half .* vocabulary_size=9",
-        ),
+        (MQAR, {"vocabulary_size": 9}, "10, half .* vocabulary_size=9"),
         (Copy, {"distance": 0}, "`distance` must be an integer of at least 1"),
         (Copy, {"distance": 60}, "at least .* 68. Received: length=64"),
         (Binding, {"n": 33}, "`names` must be an integer of at least 33"),
@@ -234,10 +230,8 @@ MIX = MQARMix(((2, 16, 10), (4, 32, 7)), ((2, 16, 3), (8, 64, 6)), 64, "zeros")
 
 
 def test_a_mix_has_the_rows_of_its_tasks():
-    assert MIX.tasks("training") == [
-        MQAR(64, 16, 2, "zeros"),
-        MQAR(64, 32, 4, "zeros"),
-    ]
+    parts = [MQAR(64, 16, 2, "zeros"), MQAR(64, 32, 4, "zeros")]
+    assert MIX.tasks("training") == parts
     assert MIX.length == 64 and MIX.chance == (3 / 2 + 6 / 8) / 9
     batches = MIX.batches("training", 4, seed=3)
     assert len(batches) == 3 + 2 and batches.largest_id == 63

@@ -13,7 +13,7 @@ from memlm_keras.data import prepare_novels
 QUESTIONS = [
     ("Mr. Hill , he {} it", ("ate", "sold", "hid", "knew", "read"), 2),
     ("{} can't last", ("Rain", "Fire", "Joy", "Peace", "War"), 0),
-    ("It was a half-open {}", ("door", "box", "song", "sky", "fish"), 4),
+    ("A half-open {}", ("door", "box", "song", "sky", "fish"), 4),
 ]
 
 
@@ -52,16 +52,8 @@ def expected(stop, queries):
     ]
 
 
-SYNTOK = [
-    "mr . hill , he XXXXX it",
-    "XXXXX ca n't last",
-    "it was a half - open XXXXX",
-]
-SPACES = [
-    "mr. hill , he XXXXX it",
-    "XXXXX can't last",
-    "it was a half-open XXXXX",
-]
+SYNTOK = ["mr . hill , he XXXXX it", "XXXXX ca n't last", "a half - open XXXXX"]
+SPACES = ["mr. hill , he XXXXX it", "XXXXX can't last", "a half-open XXXXX"]
 
 
 def test_both_forms_are_read(read):
@@ -107,9 +99,7 @@ def test_questions_may_begin_with_any_number(read):
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(
-            lambda text: "\n" + text.replace("\n", "\n \n"), id="blank lines"
-        ),
+        pytest.param(lambda t: "\n" + t.replace("\n", "\n \n"), id="blank"),
         pytest.param(lambda text: text.replace("\n", " \t\n"), id="spaces"),
     ],
 )
@@ -132,12 +122,9 @@ def test_irregular_files_say_the_same(read, form, change):
 )
 def test_damaged_questions_are_reported(read, old, new, message):
     questions, answers = machine()
+    changed = (questions.replace(old, new), answers)
     with pytest.raises(ValueError, match=f"questions.txt, {message}"):
-        read(
-            (questions.replace(old, new), answers),
-            lowercase=False,
-            tokenize=None,
-        )
+        read(changed, lowercase=False, tokenize=None)
 
 
 @pytest.mark.parametrize(
@@ -333,9 +320,7 @@ def test_novels_that_cannot_be_prepared(folder, tmp_path):
     with pytest.raises(ValueError, match="b.txt holds no sentence"):
         prepare_novels(folder, output)
     (folder / "b.txt").write_bytes(b"So \x81.")
-    with pytest.raises(
-        ValueError, match="b.txt is neither UTF-8 nor cp1252.*3"
-    ):
+    with pytest.raises(ValueError, match="b.txt is neither UTF-8 nor cp125.*3"):
         prepare_novels(folder, output)
     (folder / "b.txt").rename(folder / "a.TXT")
     if len(list(folder.iterdir())) == 2:

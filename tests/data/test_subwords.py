@@ -1,14 +1,13 @@
 """Vocabularies of pieces: ids as in their file, alike in Python and graph."""
 
 import io
-import json
 
-import keras
 import pytest
 from hypothesis import example
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies
+from layers import revived
 
 from memlm_keras import data
 from memlm_keras.data import SubwordVocabulary
@@ -161,13 +160,10 @@ def test_a_sentencepiece_model_travels_in_the_vocabulary(model, write):
     assert vocabulary.detokenize(pieces) == "the cats sat on <unk> mat"
     assert vocabulary.count_words(vocabulary.encode_sentence(text)) == 7
     path.unlink()
-    config = json.loads(
-        json.dumps(keras.saving.serialize_keras_object(vocabulary))
-    )
-    revived = keras.saving.deserialize_keras_object(config)
-    assert revived == vocabulary and "by SentencePiece" in repr(revived)
-    assert revived.encode(text).tolist() == vocabulary.encode(text).tolist()
-    revived.save(path.with_suffix(".json"))
+    again = revived(vocabulary)
+    assert again == vocabulary and "by SentencePiece" in repr(again)
+    assert again.encode(text).tolist() == vocabulary.encode(text).tolist()
+    again.save(path.with_suffix(".json"))
     read = Vocabulary.from_file(path.with_suffix(".json"))
     assert isinstance(read, SubwordVocabulary) and read == vocabulary
     texts = [*TEXTS, text, "DOG 12"]
@@ -177,14 +173,13 @@ def test_a_sentencepiece_model_travels_in_the_vocabulary(model, write):
 
 def test_replaced_characters(model, write):
     path = write(model, "small.model")
-    plain = SubwordVocabulary.from_sentencepiece(path)
+    load = SubwordVocabulary.from_sentencepiece
+    plain = load(path)
     replacements = {"\u2019": "at", "]": "", "-": "\\1", "\\": "the"}
     with pytest.raises(ValueError, match=r"'-' is replaced by '\\\\1'"):
-        SubwordVocabulary.from_sentencepiece(path, replacements=replacements)
+        load(path, replacements=replacements)
     replacements["-"] = "c"
-    vocabulary = SubwordVocabulary.from_sentencepiece(
-        path, replacements=replacements
-    )
+    vocabulary = load(path, replacements=replacements)
     assert vocabulary != plain
     texts = ["\\ -\u2019s] s\u2019", "]", "the"]
     expected = [plain.encode(t).tolist() for t in ("the cats sat", "", "the")]
@@ -193,9 +188,7 @@ def test_replaced_characters(model, write):
     vocabulary.save(path.with_suffix(".json"))
     assert Vocabulary.from_file(path.with_suffix(".json")) == vocabulary
     # This model has no apostrophe to write in place of another.
-    vocabulary = SubwordVocabulary.from_sentencepiece(
-        path, replacements="typographic"
-    )
+    vocabulary = load(path, replacements="typographic")
     assert vocabulary.replacements["\u00ad"] == ""
     assert "\u2019" not in vocabulary.replacements
 
@@ -257,9 +250,7 @@ def test_wrong_arguments_are_named(arguments, message):
 
 
 def test_what_is_no_sentencepiece_model(write):
-    with pytest.raises(
-        ValueError, match="text.txt: .*must be a complete SentencePiece"
-    ):
+    with pytest.raises(ValueError, match="text.txt: .*must be a complete Sent"):
         SubwordVocabulary.from_sentencepiece(write("no model at all"))
     with pytest.raises(FileNotFoundError):
         SubwordVocabulary.from_sentencepiece("nowhere.model")

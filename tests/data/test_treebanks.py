@@ -70,16 +70,6 @@ def test_vocabulary_by_count_and_several_files(write):
     assert decode(corpus, "test") == ["<unk>", "<unk>", "<eos>"]
 
 
-def test_a_changed_file_is_read_anew(write):
-    path = write("train.conllu", words("b"))
-    for word in ("a", "longer"):
-        write("train.conllu", words(word))
-        corpus = data.load_conllu(path, path, path, minimum_count=1)
-        assert decode(corpus, "train") == [word, "<eos>"]
-    # The folder names what its files do not.
-    assert corpus.name == path.parent.name
-
-
 def test_files_that_cannot_be_used(write, tmp_path):
     good = write("good.conllu", words("a"))
     with pytest.raises(FileNotFoundError, match="no CoNLL-U file .*none"):

@@ -62,9 +62,8 @@ NO_NUMBERS = ["7th", "-", "1.", ".5", "1..2", "a1", "٣"]
 
 
 def test_numbers_are_replaced():
-    vocabulary = Vocabulary.build(
-        ["7 cats", "8 cats"], tokenizer=Tokenizer(numbers="N")
-    )
+    tokenizer = Tokenizer(numbers="N")
+    vocabulary = Vocabulary.build(["7 cats", "8 cats"], tokenizer=tokenizer)
     assert vocabulary.tokens == ("<eos>", "<unk>", "N", "cats")
     assert vocabulary.encode(NUMBERS).tolist() == [2] * len(NUMBERS)
     assert vocabulary.encode(NO_NUMBERS).tolist() == [1] * len(NO_NUMBERS)
@@ -86,9 +85,7 @@ def test_save_and_read(vocabulary, tmp_path):
     read = Vocabulary.from_file(tmp_path / "deep" / "vocabulary.json")
     assert read == vocabulary
     assert read.get_config() == vocabulary.get_config()
-    assert [path.name for path in (tmp_path / "deep").iterdir()] == [
-        "vocabulary.json"
-    ]
+    assert len(list((tmp_path / "deep").iterdir())) == 1
 
 
 def test_equality_and_representation(vocabulary):

@@ -16,20 +16,12 @@ _NAME = re.compile(
     r"(?P<path>[\w.]+?)"
     r"(?:\((?P<argument>\w+)\)|\[\"(?P<entry>\w+)\"\]|\.(?P<attribute>\w+))?"
 )
-MODULES = (
-    memlm.memory,
-    memlm.cells,
-    memlm.smoothing,
-    memlm.mixtures,
-    memlm.heads,
-)
+PARTS = memlm.memory, memlm.cells, memlm.smoothing, memlm.mixtures, memlm.heads
 
 
 def code_names():
     """Names in code in the first column of the tables."""
-    rows = re.findall(
-        r"^\| (`[^|]*) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE
-    )
+    rows = re.findall(r"^\| (`[^|]*) \|", PAGE.read_text("utf-8"), re.M)
     return [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
 
 
@@ -42,7 +34,7 @@ def resolved(path):
     """Returns a public object by name; classes need no module."""
     thing = memlm
     if "." not in path and path not in memlm.__all__:
-        modules = (*MODULES, memlm.embeddings, memlm.evaluation)
+        modules = (*PARTS, memlm.embeddings, memlm.evaluation)
         (thing,) = [module for module in modules if path in module.__all__]
     for part in path.split("."):
         assert part in getattr(thing, "__all__", vars(thing)), path
@@ -95,7 +87,7 @@ def test_names_exist(name):
     require(name)
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", PARTS, ids=lambda module: module.__name__)
 def test_every_public_layer_is_listed(module):
     assert not [
         name

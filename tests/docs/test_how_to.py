@@ -7,6 +7,7 @@ import importlib.util
 import pathlib
 import re
 import shlex
+import string
 
 import corpus_files
 import keras
@@ -89,13 +90,7 @@ def write_files(folder):
     corpus_files.write_splits(folder / "my_folder")
     corpus_files.write_splits(folder / "path" / "to" / "italian")
     corpus_files.write_file(folder / "my_text.txt")
-    pieces = [
-        "<blk>",
-        "<sos/eos>",
-        "<unk>",
-        "\u2581",
-        *"abcdefghijklmnopqrstuvwxyz",
-    ]
+    pieces = ["<blk>", "<sos/eos>", "<unk>", "\u2581", *string.ascii_lowercase]
     corpus_files.write_lines(
         folder / "tokens.txt", [f"{p} {id}" for id, p in enumerate(pieces)]
     )
@@ -248,9 +243,8 @@ def test_the_tutorial_runs(folder, capsys):
         for command in block.splitlines():
             program, *arguments = shlex.split(command)
             if program == "memlm":
-                status = command_line.main(
-                    [*arguments, *SHORT.get(arguments[0], ())]
-                )
+                arguments += SHORT.get(arguments[0], ())
+                status = command_line.main(arguments)
                 assert status == 0, (command, capsys.readouterr().err)
             else:
                 assert program in OTHER_PROGRAMS, command

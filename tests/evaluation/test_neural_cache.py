@@ -42,10 +42,9 @@ def test_one_pass_gives_the_perplexity_of_every_cached_model(
     place = thetas.index(choice.cache.theta), weights.index(choice.cache.weight)
     assert choice.perplexities[place] == best
     assert not capsys.readouterr().out
-    assert f"perplexity {best:.2f} with theta={choice.cache.theta:g}" in str(
-        choice
-    )
-    assert "without; the best of 2 x 2 on 60 tokens" in str(choice)
+    said = str(choice)
+    assert f"perplexity {best:.2f} with theta={choice.cache.theta:g}" in said
+    assert "without; the best of 2 x 2 on 60 tokens" in said
 
 
 @pytest.mark.parametrize("other", [np.nan, np.inf])

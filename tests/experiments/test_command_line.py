@@ -598,9 +598,7 @@ def test_commands_that_need_no_keras(without_keras, train):
     assert without_keras("train", "--help").status == 0
 
 
-@pytest.mark.parametrize(
-    "command", [COMMAND, (str(ROOT / "recipes" / "logs.py"),)]
-)
+@pytest.mark.parametrize("command", [COMMAND, (ROOT / "recipes" / "logs.py",)])
 def test_whoever_reads_may_stop_reading(command):
     process = subprocess.Popen(
         [sys.executable, *command, "--help"],

@@ -72,8 +72,7 @@ NAMES, DAMAGED = ("config", "results"), (b'{"epochs": 1', b"[1]", b"\xff")
 
 
 @pytest.mark.parametrize(
-    "name, content",
-    [*itertools.product(NAMES, DAMAGED), ("results", b"{}")],
+    "name, content", [*itertools.product(NAMES, DAMAGED), ("results", b"{}")]
 )
 def test_damaged_files_are_named(name, content, run):
     finish(run)

@@ -90,11 +90,9 @@ def fill(tmp_path, monkeypatch):
         parts = [preset.rpartition("/")[2], recipe["seed"], *changes.values()]
         settings = {"preset": preset, "seed": recipe["seed"], "units": 3}
         settings |= {"backend": backend, **recipe["overrides"], **changes}
-        return {
-            "name": "-".join(map(str, parts)),
-            "recipe": {"preset": preset},
-            "settings": settings,
-        }
+        name = "-".join(map(str, parts))
+        recipe = {"preset": preset}
+        return {"name": name, "recipe": recipe, "settings": settings}
 
     monkeypatch.setattr(tables.TableRun, "train", train)
     monkeypatch.setattr(

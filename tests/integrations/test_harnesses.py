@@ -144,8 +144,7 @@ def test_lm_evaluation_harness(lm, pairs, ours, tmp_path):
         pair["sentence_good"] for pair in pairs
     ]
     require_ours(
-        [float(sum_) for row in rows for sum_, _ in row["filtered_resps"]],
-        ours,
+        [float(sum_) for row in rows for sum_, _ in row["filtered_resps"]], ours
     )
     (results,) = (tmp_path / "results").rglob("results_*.json")
     accuracy = json.loads(results.read_text())["results"]["blimp_pairs"]

@@ -83,15 +83,9 @@ def browser():
 
 def opened(browser, address, width=1280):
     """Opens a page of a width, and waits for its first answer."""
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {
-            "width": width,
-            "height": 900,
-            "deviceScaleFactor": 1,
-            "mobile": False,
-        },
-    )
+    size = {"height": 900, "deviceScaleFactor": 1, "mobile": False}
+    command = "Emulation.setDeviceMetricsOverride"
+    browser.execute_cdp_cmd(command, {"width": width, **size})
     browser.get(address)
     wait(browser, lambda: found(browser, "#continue:enabled"))
 

@@ -20,9 +20,7 @@ from memlm_keras.data import Vocabulary
 from memlm_keras.integrations.web import writer as web
 
 NODE = shutil.which("node")
-pytestmark = pytest.mark.skipif(
-    not NODE, reason="node runs JavaScript: install nodejs"
-)
+pytestmark = pytest.mark.skipif(not NODE, reason="install nodejs")
 STRINGS = 800
 WORDS = """
     the cats sat on a mat Été naïve 12.5 -7/8 <unk> </s> <s> <sym> <0x41>
@@ -79,9 +77,7 @@ VOCABULARIES = {
     "longest_match": lambda: SubwordVocabulary(
         "<unk> </s> \u2581the \u2581cat \u2581c s a at \u2581 \u4f60".split()
     ),
-    "listed_characters": lambda: SubwordVocabulary(
-        ["<unk>", "</s>", *"thecas"]
-    ),
+    "listed_letters": lambda: SubwordVocabulary(["<unk>", "</s>", *"thecas"]),
     "listed_words": lambda: SubwordVocabulary(["<unk>", "</s>", "the", "cats"]),
     "unigram": lambda: pieces("unigram"),
     "unigram_of_the_user": lambda: pieces(

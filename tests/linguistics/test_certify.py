@@ -361,10 +361,7 @@ class Scorer:
 @pytest.mark.parametrize(
     "function, failed",
     [
-        (
-            lambda text: score(text) - 1e-3 * text.sum(),
-            "causal normalised first",
-        ),
+        (lambda ids: score(ids) - 1e-3 * ids.sum(), "causal normalised first"),
         (lambda text: score(text) + 0.1, "normalised"),
         (lambda text: LearnsFirst().score(np.append(0, text)[None])[0], ""),
         (Scorer(), "causal normalised first resets"),
@@ -437,9 +434,7 @@ class LooksAheadInLongTexts(Memory):
 
 
 def test_a_memory_that_looks_ahead_in_long_texts():
-    model = LanguageModel(
-        V, 5, [keras.layers.LSTM(6)], memory=LooksAheadInLongTexts()
-    )
+    model = LanguageModel(V, 5, [keras.layers.LSTM(6)], LooksAheadInLongTexts())
     assert certify(model, length=64).passed
     require_failed(model, "causal first pieces")
 

@@ -179,10 +179,8 @@ def test_accuracies_and_the_table(tmp_path):
     assert (a.items, a.accuracy, a.ties, a.unknown) == (2, 0.5, 1, 1)
     assert (b.items, b.accuracy, b.ties, b.unknown) == (2, 1.0, 0, 1)
     assert list(results.by("circuit")) == ["Agreement", "My circuit"]
-    assert results.paradigms("circuit") == {
-        "Agreement": {"number_mine"},
-        "My circuit": {"mine"},
-    }
+    paradigms = {"Agreement": {"number_mine"}, "My circuit": {"mine"}}
+    assert results.paradigms("circuit") == paradigms
     assert results.accuracy.accuracy == 0.75
     assert results.accuracy.suites == 2
     results.write(tmp_path / "regions.tsv")
@@ -218,10 +216,7 @@ def test_suites_of_one_name_are_apart(tmp_path):
     [
         (("predictions", 0, "formula", "(5;%same%) < 3"), "names no region"),
         (("predictions", 0, "formula", "(1;%none%) < 3"), "no condition of it"),
-        (
-            ("predictions", 0, "formula", "(1;%same%) <"),
-            "error at character 13",
-        ),
+        (("predictions", 0, "formula", "(1;%same%) <"), "at character 13"),
         (("predictions", []), "must have items and predictions"),
         (("meta", "metric", "mean"), "metric='mean'"),
         (("meta", {}), "not a SyntaxGym suite, with meta"),

@@ -58,9 +58,7 @@ def test_it_reads_what_it_wrote(model, random, tmp_path):
     assert read.sentence_boundaries == model.sentence_boundaries
     assert "back-off model of order 4" in read.description
     tokens = random.integers(0, len(VOCABULARY), 300)
-    np.testing.assert_allclose(
-        read.score(tokens), model.score(tokens), rtol=1e-7
-    )
+    np.testing.assert_allclose(read.score(tokens), model.score(tokens))
     read.save(tmp_path / "read.npz")
     loaded = ngrams.load(tmp_path / "read.npz")
     assert type(loaded) is ngrams.BackoffModel
@@ -119,11 +117,7 @@ ngram  2 = 3
             "ngram 2=2",
             "line 18: .*declares 2 of order 2, but the file has more: -0.3 a",
         ),
-        (
-            "ngram 1=5",
-            "ngram 1=4",
-            "declares 4 of order 1, .*more: -0.75 a -0.5",
-        ),
+        ("ngram 1=5", "ngram 1=4", "4 of order 1, .*more: -0.75 a -0.5"),
         ("-0.75 a -0.5", "-0.75 b", "line 13: the 1-gram b occurs twice"),
         ("-0.2 <s> b", "-0.2 b a", "occurs twice"),
         ("-0.5 b -0.125", "-0.5 d -0.125", "without 1 .*as .'d'"),
@@ -143,6 +137,7 @@ BIGRAMS = "-0.2 <s> the|-0.3 the cat|-0.4 cat </s>"
 WITHOUT_BIGRAMS = [-0.3 - 0.5, -0.2 - 0.7, -0.1 - 0.8]
 OF_BIGRAMS = [-0.2, -0.3, -0.4, -0.3 - 0.7, -0.1 - 0.5, -0.2 - 0.8]
 UNKNOWN_WORD = [-0.3 - 1.0, -0.8]
+ALL = OF_BIGRAMS + UNKNOWN_WORD
 
 
 def arpa(*orders, counts=None):
@@ -163,12 +158,9 @@ def arpa(*orders, counts=None):
 @pytest.mark.parametrize(
     "content, expected",
     [
-        (arpa(UNIGRAMS, BIGRAMS), OF_BIGRAMS + UNKNOWN_WORD),
-        ("\ufeff" + arpa(UNIGRAMS, BIGRAMS), OF_BIGRAMS + UNKNOWN_WORD),
-        (
-            arpa(UNIGRAMS.replace("<unk>", "<UNK>"), BIGRAMS),
-            OF_BIGRAMS + UNKNOWN_WORD,
-        ),
+        (arpa(UNIGRAMS, BIGRAMS), ALL),
+        ("\ufeff" + arpa(UNIGRAMS, BIGRAMS), ALL),
+        (arpa(UNIGRAMS.replace("<unk>", "<UNK>"), BIGRAMS), ALL),
         (
             arpa(UNIGRAMS.replace("-1 <unk>|", ""), BIGRAMS),
             [*OF_BIGRAMS, -np.inf, -0.8],
@@ -192,28 +184,17 @@ def arpa(*orders, counts=None):
             ),
             [-0.2, -0.1, *OF_BIGRAMS[2:], *UNKNOWN_WORD],
         ),
-        (arpa(UNIGRAMS, BIGRAMS, counts=[5, 3, 0]), OF_BIGRAMS + UNKNOWN_WORD),
-        (arpa(UNIGRAMS, BIGRAMS, ""), OF_BIGRAMS + UNKNOWN_WORD),
+        (arpa(UNIGRAMS, BIGRAMS, counts=[5, 3, 0]), ALL),
+        (arpa(UNIGRAMS, BIGRAMS, ""), ALL),
         (arpa(UNIGRAMS, counts=[5, 0]), WITHOUT_BIGRAMS),
-        (
-            arpa(UNIGRAMS, BIGRAMS.replace("cat|", "cat 0|")),
-            OF_BIGRAMS + UNKNOWN_WORD,
-        ),
+        (arpa(UNIGRAMS, BIGRAMS.replace("cat|", "cat 0|")), ALL),
         # Of a larger model: the cut order keeps its back-off.
+        (arpa(UNIGRAMS, BIGRAMS.replace("cat|", "cat -0.5|")), ALL),
         (
-            arpa(UNIGRAMS, BIGRAMS.replace("cat|", "cat -0.5|")),
-            OF_BIGRAMS + UNKNOWN_WORD,
+            arpa(UNIGRAMS + "|-2 \v -1|-3 a\x85b|-3 5 -9", BIGRAMS + "|-1 5 5"),
+            ALL,
         ),
-        (
-            arpa(
-                UNIGRAMS + "|-2 \v -0.1|-3 a\x85b|-3 5 -9", BIGRAMS + "|-1 5 5"
-            ),
-            OF_BIGRAMS + UNKNOWN_WORD,
-        ),
-        (
-            arpa(UNIGRAMS, BIGRAMS).replace("\t", " ").replace("\n", " \r\n"),
-            OF_BIGRAMS + UNKNOWN_WORD,
-        ),
+        (arpa(UNIGRAMS, BIGRAMS).replace("\t", " ").replace("\n", "\r\n"), ALL),
     ],
 )
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
@@ -260,9 +241,7 @@ def test_an_ngram_without_its_first_words(tmp_path):
 
 def test_vocabularies_that_it_refuses(model, tmp_path):
     path = tmp_path / "model.arpa"
-    with pytest.raises(
-        ValueError, match="vocabulary_size=8. Received: a.* of 3"
-    ):
+    with pytest.raises(ValueError, match="=8. Received: a.* of 3"):
         ngrams.write_arpa(model, path, Vocabulary(["a"]))
     for token in ("two words", "<s>"):
         vocabulary = Vocabulary(["a", "b", "c", "d", "e", token])

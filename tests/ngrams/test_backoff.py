@@ -54,9 +54,8 @@ def test_save_and_load(text, arguments, tmp_path):
 def test_perplexity_says_what_it_counted(text, capsys):
     model = trained(text, order=3, minimum_counts=[1, 1, 2])
     result = model.perplexity(text[:100])
-    assert result.perplexity == pytest.approx(
-        math.exp(-model.score(text[:100]).mean())
-    )
+    mean = model.score(text[:100]).mean()
+    assert result.perplexity == pytest.approx(math.exp(-mean))
     assert result.predicted_tokens == result.total_tokens == 100
     assert (
         "interpolated modified Kneser-Ney of order 3, cut-offs 1-1-2, context "

@@ -30,11 +30,10 @@ def cached_naively(tokens, size, decay, starts=(0,)):
     return probabilities
 
 
-@given(
-    st.lists(st.integers(0, SIZE - 1), max_size=40),
-    st.integers(1, 50),
-    st.sampled_from([1.0, 0.7]),
-)
+TEXTS = st.lists(st.integers(0, SIZE - 1), max_size=40)
+
+
+@given(TEXTS, st.integers(1, 50), st.sampled_from([1.0, 0.7]))
 def test_the_cache_by_brute_force(tokens, size, decay):
     scores = UnigramCache(SIZE, size, decay).score(tokens)
     np.testing.assert_allclose(
@@ -80,9 +79,8 @@ def test_weights_are_the_best(random, models):
 
 def test_weights_at_the_edge():
     better, worse = np.log([0.5, 0.4, 0.6]), np.log([0.1, 0.2, 0.3])
-    np.testing.assert_allclose(
-        mixture_weights([better, worse]), [1, 0], atol=1e-6
-    )
+    found = mixture_weights([better, worse])
+    np.testing.assert_allclose(found, [1, 0], atol=1e-6)
     impossible = np.array([-np.inf, -1.0])
     weights = mixture_weights([impossible, [-2.0, -2.0]])
     assert 0 < weights[0] < 1
@@ -112,9 +110,7 @@ def test_a_mixture(model, random):
     np.testing.assert_allclose(np.exp(distributions).sum(axis=1), 1)
     result = mixture.perplexity(tokens, verbose=0)
     assert result.perplexity < model.perplexity(tokens, verbose=0).perplexity
-    assert f"{weights[1]:.4f} * (unigram cache of the last 20 tokens)" in str(
-        result
-    )
+    assert f"{weights[1]:.4f} * (unigram cache of the last 20" in str(result)
 
 
 def test_the_best_cache_is_chosen(model, random):

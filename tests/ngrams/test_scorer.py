@@ -76,18 +76,15 @@ def test_documents_begin_afresh(models, text, name):
     model, read, starts = models[name], text[2000:2200], [0, 11, 95, 120]
     batches = Batches(read, 3, 6, document_starts=starts)
     result = perplexity(model, batches, verbose=0)
-    loss = -sum(
-        model.score(document).sum() for document in np.split(read, starts[1:])
-    )
+    parts = np.split(read, starts[1:])
+    loss = -sum(model.score(part).sum() for part in parts)
     assert result.loss == pytest.approx(loss, rel=1e-12)
 
 
 def test_a_cache_of_documents_is_emptied_where_they_begin(text):
     read, starts = text[2000:2200], [0, 11, 95, 120]
     cache = UnigramCache(20, 50, documents=True)
-    model = Mixture(
-        [KneserNey(20, order=1).fit(text, verbose=0), cache], [1, 0]
-    )
+    model = Mixture([KneserNey(20, order=1).fit(text, 0), cache], [1, 0])
     model.weights[:] = 0.5
     batches = Batches(read, 2, 6, document_starts=starts)
     result = perplexity(model, batches, verbose=0)

@@ -33,9 +33,8 @@ def test_sizes_match_the_parameters_of_the_lstm():
         if row not in ("lstm", "key_value_predict", "rm_tm_gated")
     }
     # golden.txt holds these beside the paper's.
-    assert units == {
-        row: presets.get(f"daniluk2017/{row}")["units"] for row in units
-    }
+    for row, found in units.items():
+        assert found == presets.get(f"daniluk2017/{row}")["units"]
     assert len(units) == 11
 
 

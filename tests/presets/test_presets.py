@@ -63,10 +63,8 @@ def test_scaled_presets_divide(name):
         assert abs(units - scale * row.units) <= row.units_divisor
     # What the row says is what the preset has.
     preset = presets.get(name, scale=scale)
-    assert (preset["units"], preset["units_divisor"]) == (
-        units,
-        row.units_divisor,
-    )
+    assert preset["units"] == units
+    assert preset["units_divisor"] == row.units_divisor
 
 
 @pytest.mark.parametrize(

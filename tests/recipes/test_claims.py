@@ -105,14 +105,11 @@ def test_95_of_100_intervals_hold_the_true_difference(seeds, spread, random):
     inside = 0
     for _ in range(300):
         counts = np.ones(60, "int64")
-        sides = [
-            Losses(
-                random.normal(mean, spread, (seeds, 1))
-                + random.normal(0, 0.5, (seeds, 60)),
-                counts,
-            )
-            for mean in (1.0, 1.3)
-        ]
+        sides = []
+        for mean in (1.0, 1.3):
+            by_seed = random.normal(mean, spread, (seeds, 1))
+            noise = random.normal(0, 0.5, (seeds, 60))
+            sides.append(Losses(by_seed + noise, counts))
         low, high = verdicts.difference(*sides).interval()
         inside += low < 0.3 < high
     # 95% less two standard deviations.

@@ -14,17 +14,14 @@ FLAGS = (
     "--data_dir=books --run_dir=run --out=trained --pieces=275 "
     "--embedding_dim=4 --units=6 --batch_size=2"
 ).split()
+DELTA = ["--memory=delta_rule"]
 LARGE = ["--layers=2", "--dropout=0.1", "--nodocuments", "--name=large"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "flags, name, layers",
-    [
-        ([], "english", 1),
-        (["--memory=delta_rule"], "english", 1),
-        (LARGE, "large", 2),
-    ],
+    [([], "english", 1), (DELTA, "english", 1), (LARGE, "large", 2)],
 )
 def test_books_become_a_trained_model(flags, name, layers, tmp_path):
     pytest.importorskip("sentencepiece")

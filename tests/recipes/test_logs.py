@@ -80,7 +80,5 @@ def test_all_studies_are_read(program, capsys):
     main = program("logs").main
     grid = ["logs.py", str(LOGS / "gpu.jsonl"), "times"]
     assert programs.call(main, grid) == 0
-    assert (
-        capsys.readouterr().out
-        == logs.read(LOGS / "gpu.jsonl")["times"]["text"]
-    )
+    expected = logs.read(LOGS / "gpu.jsonl")["times"]["text"]
+    assert capsys.readouterr().out == expected

@@ -56,16 +56,13 @@ def runs_of(step):
         grid=read_grid([*values.get("grid", []), *positional.settings]),
         overrides=overrides,
     )
-    return {
-        identity(
-            row_experiment(
-                preset_of(row), table.dataset, seed, overrides, row.changes
-            ),
-            values,
-        )
-        for row in table.rows
-        for seed in map(int, values["seeds"].split(","))
-    }
+    found = set()
+    for row in table.rows:
+        of_row = preset_of(row), table.dataset
+        for seed in map(int, values["seeds"].split(",")):
+            run = row_experiment(*of_row, seed, overrides, row.changes)
+            found.add(identity(run, values))
+    return found
 
 
 def logged(paper, folder):

@@ -91,9 +91,8 @@ def test_seeds_are_reproducible(run, tmp_path):
     first, (before,) = run()["accuracy"], logs.read(study).values()
     study.unlink()
     assert run()["accuracy"] == first
-    assert [each["log"] for each in logs.read(study).values()] == [
-        before["log"]
-    ]
+    (after,) = logs.read(study).values()
+    assert after["log"] == before["log"]
 
 
 def test_held_out_sequences_choose_the_rate(run, tmp_path):
@@ -134,9 +133,8 @@ def test_one_model_is_trained_on_a_mix(tmp_path, monkeypatch, zoology):
     )
     monkeypatch.setattr(recall_runs, "SETTINGS", {"mixed": setting})
     arguments = ("mqar", None, "mixed", tmp_path, ["gru"], [4], [0])
-    runs = recall_runs.make_runs(
-        *arguments, "uniform", 0, shift=False, verbose=0
-    )
+    others = {"filler": "uniform", "forgetting": 0, "shift": False}
+    runs = recall_runs.make_runs(*arguments, **others, verbose=0)
     ((run,),) = runs.values()
     assert run.task == MIX and run.results is None
     run.train()
@@ -152,7 +150,7 @@ def test_one_model_is_trained_on_a_mix(tmp_path, monkeypatch, zoology):
     assert picture.read_bytes().startswith(b"\x89PNG")
     arguments = ("mqar", [2], *arguments[2:])
     with pytest.raises(ValueError, match="must be the default"):
-        recall_runs.make_runs(*arguments, "uniform", 0, shift=False)
+        recall_runs.make_runs(*arguments, **others)
 
 
 def test_rows_of_a_mix_count_alike():

@@ -38,10 +38,8 @@ def symbols(layer, values=None):
         values = [value.astype("float64") for value in layer.get_weights()]
     named = {w.name: value for w, value in zip(layer.weights, values)}
     weights = {"M": named["input_embeddings"], "C": named["output_embeddings"]}
-    for symbol, name in (
-        ("T", "temporal_kernel"),
-        ("T_C", "output_temporal_kernel"),
-    ):
+    tables = {"T": "temporal_kernel", "T_C": "output_temporal_kernel"}
+    for symbol, name in tables.items():
         if name in named:
             weights[symbol] = named[name]
     if "hidden_kernel" in named:
