@@ -276,9 +276,8 @@ def small_vectors():
 
 
 def small_smoothed_model():
-    smoothing = memlm_keras.smoothing.VariationalSmoothing(
-        "linear_interpolation", rate=0.5
-    )
+    kind = memlm_keras.smoothing.VariationalSmoothing
+    smoothing = kind("linear_interpolation", rate=0.5)
     model = small_model(
         embedding=memlm_keras.smoothing.SmoothedEmbedding(smoothing=smoothing)
     )

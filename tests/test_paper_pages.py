@@ -106,9 +106,7 @@ def test_what_a_page_of_a_paper_has(paper):
     for page in ("results/claims.md", "glossary.md"):
         assert f"](../{page}#{heading})" in text
         there = (FOLDER.parent / page).read_text(encoding="utf-8")
-        assert heading in map(
-            anchor, re.findall(r"^## (.+)$", there, re.MULTILINE)
-        )
+        assert heading in map(anchor, re.findall(r"^## (.+)$", there, re.M))
 
 
 def anchor(heading):

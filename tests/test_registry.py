@@ -223,9 +223,7 @@ def test_papers_of_installed_packages(install):
         ("broken:add", MODULE.format(paper="tran2016"), "registered already"),
     ],
 )
-def test_a_broken_entry_point_is_one_warning(
-    install, entry_point, module, error
-):
+def test_a_broken_entry_point_warns_once(install, entry_point, module, error):
     install("broken", entry_point, module)
     install("whole", "whole:add", MODULE.format(paper="whole2027"))
     with pytest.warns(UserWarning) as caught:

@@ -98,9 +98,8 @@ def test_train(arguments, budget, folder, monkeypatch):
     def stop(*arguments, **keywords):
         raise FirstStep
 
-    monkeypatch.setattr(
-        keras.callbacks.CallbackList, "on_train_batch_end", stop
-    )
+    callbacks = keras.callbacks.CallbackList
+    monkeypatch.setattr(callbacks, "on_train_batch_end", stop)
     command = f"train {arguments} --dataset=text --verbose=0"
     entered = files_entered(lambda: command_line.main(command.split()))
     assert len(entered) > 10

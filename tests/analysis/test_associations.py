@@ -97,9 +97,7 @@ def test_steps_are_those_of_the_layers(name, written):
         np.testing.assert_allclose(
             found.read[step], read_by_hand(second.cell, key, of), atol=1e-4
         )
-    norms = [
-        np.linalg.norm(part, axis=1) for part in (found.read, found.written)
-    ]
+    norms = [np.linalg.norm(x, axis=1) for x in (found.read, found.written)]
     cosines = found.read @ found.written.T / np.maximum(np.outer(*norms), 1e-9)
     np.testing.assert_allclose(found.similarity, cosines, atol=1e-4)
 
@@ -112,10 +110,9 @@ def test_a_dual_cell_with_its_own_memory_reads_its_own_memory():
 def test_pictures_and_numbers(tmp_path):
     similarity = np.array([[0.5, -1.0, 0.25], [0.0, 1.0, 0.125]])
     source, target = ["a", "$b", "c"], ["x", "y"]
-    analysis.plot_associations(
-        similarity, source, target, tmp_path / "a.png", title="pair"
-    )
-    assert is_png(tmp_path / "a.png")
+    path = tmp_path / "a.png"
+    analysis.plot_associations(similarity, source, target, path, title="pair")
+    assert is_png(path)
     analysis.write_associations(similarity, source, target, tmp_path / "a.csv")
     with open(tmp_path / "a.csv", newline="") as file:
         rows = list(csv.reader(file))

@@ -71,9 +71,8 @@ _SOURCES = ("src", "href", "data")
 def opened(path, fragment="", script=""):
     """The page as a browser has it, once a script has run."""
     if script:
-        text = path.read_text().replace(
-            "</body>", f"<script>{script}</script></body>"
-        )
+        end = f"<script>{script}</script></body>"
+        text = path.read_text().replace("</body>", end)
         path = path.with_name("scripted.html")
         path.write_text(text)
     found = subprocess.run(

@@ -126,9 +126,7 @@ def test_sentence_predictions(model, tmp_path):
     assert None not in rows[0]
 
 
-def test_a_picture_names_the_word_that_a_slot_holds(
-    model, tmp_path, monkeypatch
-):
+def test_a_picture_names_the_word_of_a_slot(model, tmp_path, monkeypatch):
     drawn = {}
     monkeypatch.setattr(
         "matplotlib.axes.Axes.text",

@@ -27,15 +27,13 @@ KINDS = {
         TEXT, 4, equal_lengths=False, **given
     ),
     "pairs": lambda **given: PairBatches(*PAIRS, 4, **given),
-    "parts of passes": lambda **given: PairBatches(
-        *PAIRS, 4, batches_per_epoch=7, **given
+    "parts of passes": lambda **kw: PairBatches(
+        *PAIRS, 4, batches_per_epoch=7, **kw
     ),
     "recall": lambda **given: RecallBatches(Copy(3), 40, 8, **given),
     "fresh": lambda **given: RecallBatches(Copy(3), 40, 8, fresh=True, **given),
     "mix": lambda **given: MIX.batches("training", 4, **given),
-    "fresh mix": lambda **given: MIX.batches(
-        "training", 4, fresh=True, **given
-    ),
+    "fresh mix": lambda **kw: MIX.batches("training", 4, fresh=True, **kw),
 }
 every_kind = pytest.mark.parametrize("kind", KINDS)
 

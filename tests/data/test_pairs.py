@@ -212,9 +212,8 @@ def test_wrong_corpora(tmp_path):
         data.load_pairs("snli", data_dir=tmp_path)
     splits = {"train": PAIRS, "validation": PAIRS, "test": PAIRS}
     with pytest.raises(ValueError, match="combined with `vocabulary_size`"):
-        data.encode_pairs(
-            "x", splits, vocabulary=data.Vocabulary(["a"]), vocabulary_size=9
-        )
+        words = data.Vocabulary(["a"])
+        data.encode_pairs("x", splits, vocabulary=words, vocabulary_size=9)
     with pytest.raises(ValueError, match="'test' of 'x' has no pairs"):
         data.encode_pairs("x", {**splits, "test": []})
     with pytest.raises(ValueError, match="`labels` must.*'contradiction'"):

@@ -94,9 +94,7 @@ def test_headers_are_known_by_their_names(text, tmp_path):
         ("a.jsonl", "\n{", "line 2 is no JSON"),
     ],
 )
-def test_damaged_tables_are_errors_with_their_line(
-    name, data, message, tmp_path
-):
+def test_damaged_tables_name_their_line(name, data, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         read(tmp_path / name, data)
 

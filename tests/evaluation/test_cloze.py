@@ -42,9 +42,8 @@ def make(name="key_value_predict"):
     """A model whose weights are large enough to tell sentences apart."""
     keras.utils.set_random_seed(3)
     recurrent, memory = {**MODELS, **BIDIRECTIONAL}[name]()
-    return LanguageModel(
-        len(VOCABULARY), 6, recurrent, memory, initializer=LARGE
-    )
+    size = len(VOCABULARY)
+    return LanguageModel(size, 6, recurrent, memory, initializer=LARGE)
 
 
 def make_questions(count, seed=0, sentences=20):
@@ -88,9 +87,7 @@ def scored_one_by_one(model, question):
 @functools.cache
 def expected_scores(name, count):
     model = make(name)
-    return [
-        scored_one_by_one(model, question) for question in make_questions(count)
-    ]
+    return [scored_one_by_one(model, each) for each in make_questions(count)]
 
 
 @pytest.mark.parametrize("batch_size", [3, 32])

@@ -23,9 +23,7 @@ def batches_of(documents, rows):
 
 
 @pytest.mark.parametrize("documents, rows", [(False, 1), (True, 2)])
-def test_one_pass_gives_the_perplexity_of_every_cached_model(
-    documents, rows, capsys
-):
+def test_one_pass_gives_every_perplexity(documents, rows, capsys):
     model, batches = make("lstm", "none"), batches_of(documents, rows)
     thetas, weights = (0.0, 1.5), (0.1, 0.6)
     choice = choose_cache(model, batches, 6, thetas, weights, verbose=0)
@@ -68,9 +66,7 @@ def test_known_scores_are_not_computed_again(monkeypatch):
     found = choose_cache(
         model, batches, 6, (0.5,), (0.1, 0.6), verbose=0, scores=scores
     )
-    np.testing.assert_allclose(
-        found.perplexities, expected.perplexities, rtol=1e-5
-    )
+    assert found.perplexities == pytest.approx(expected.perplexities, 1e-5)
     np.testing.assert_allclose(found.without, expected.without, rtol=1e-5)
     again = perplexity(model, batches, verbose=0, scores=scores)
     assert again == plain
@@ -86,13 +82,11 @@ def test_known_scores_are_not_computed_again(monkeypatch):
 )
 def test_bad_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
-        choose_cache(
-            make("lstm", "none"), batches_of(False, 1), verbose=0, **arguments
-        )
+        model = make("lstm", "none")
+        choose_cache(model, batches_of(False, 1), verbose=0, **arguments)
 
 
 def test_a_model_with_a_mixture_has_chosen():
     with pytest.raises(ValueError, match="`model` must have no mixture"):
-        choose_cache(
-            make("lstm", "none", mixture=NeuralCache(3)), batches_of(False, 1)
-        )
+        model = make("lstm", "none", mixture=NeuralCache(3))
+        choose_cache(model, batches_of(False, 1))

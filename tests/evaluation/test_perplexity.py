@@ -40,9 +40,7 @@ def by_sentence(tokens, batch_size=2, segment_length=2):
 
 
 @pytest.mark.parametrize("segment_length", [1, 7, 200])
-def test_one_row_equals_the_score_of_the_whole_text(
-    model, tokens, segment_length
-):
+def test_one_row_equals_the_score_of_a_text(model, tokens, segment_length):
     result = perplexity(model, Batches(tokens, 1, segment_length), verbose=0)
     scores = model.score(np.concatenate([[0], tokens])[None])
     assert result.loss == pytest.approx(-scores.sum(), rel=1e-5)
@@ -122,9 +120,8 @@ def test_pieces_of_words_are_counted_by_word_as_well(tokens):
 
 def test_salton_leaves_first_words_out_and_divides_by_all_tokens(model, capsys):
     tokens = np.array([5, 7, 8, 0, 0, 6, 0], "int32")
-    result = perplexity(
-        model, by_sentence(tokens), verbose=1, also=("salton2017",)
-    )
+    batches, also = by_sentence(tokens), ("salton2017",)
+    result = perplexity(model, batches, verbose=1, also=also)
     *_, printed, other = capsys.readouterr().out.strip().splitlines()
     assert "7 predicted tokens of 7); protocol standard" in printed
     assert "7 tokens, 4 predicted); protocol salton2017" in other

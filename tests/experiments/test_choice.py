@@ -93,7 +93,7 @@ PROJECTED = {"units": 248, "embedding_dim": 200}
         (5 * 10**7 + 1, 9000, "large", 40, {"dropout": 0.3}),
     ],
 )
-def test_the_size_of_a_text_decides(
+def test_sizes_of_texts_decide(
     tokens, words, row, epochs, expected, monkeypatch
 ):
     corpus = Corpus(tokens, words)
@@ -187,9 +187,7 @@ def test_a_papers_row_is_fitted_to_a_text(novel):
     "preset, rows",
     [("kong2019/vs_kneser_ney_512", 5), (KVP, 9), ("tran2016/memn", 5)],
 )
-def test_a_papers_row_has_as_many_updates_as_ours(
-    novel, monkeypatch, preset, rows
-):
+def test_rows_of_papers_have_our_updates(novel, monkeypatch, preset, rows):
     assert choose_preset(str(novel), preset).options["batch_size"] == rows
     monkeypatch.setattr(module, "_BATCH_SIZE", {5: 9, 20: float("inf")})
     assert choose_preset(str(novel), preset).options["batch_size"] == 20
@@ -273,9 +271,7 @@ def test_commands_that_are_proposed_are_accepted(memlm, folder, flags):
     "--window=3 --vectors=a --rate=1 --premise=a --beams=2 --devices=2 "
     "--analyses=pairs --samples=2".split(),
 )
-def test_what_is_refused_is_refused_before_anything_is_chosen(
-    memlm, novel, flag, preset
-):
+def test_wrong_flags_are_refused_before_a_choice(memlm, novel, flag, preset):
     told = memlm("train", *preset, "--dataset=novel.txt", flag, status=2)
     assert "Chosen" not in told.out
     # Whether it has noise is asked when the text is read.
@@ -546,9 +542,7 @@ def test_words_that_were_gained_most():
         (60, 50, 9, "", "behind|epochs"),
     ],
 )
-def test_advice_is_given_where_it_can_help(
-    alone, cached, best_epoch, said, not_said
-):
+def test_advice_where_it_can_help(alone, cached, best_epoch, said, not_said):
     said, not_said = said.split("|"), not_said.split("|")
 
     def perplexity(value):

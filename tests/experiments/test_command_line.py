@@ -585,9 +585,8 @@ def test_commands_that_need_no_keras(without_keras, train):
     train("daniluk2017/lstm")
     told = without_keras("train", "daniluk2017/lstm", "--epoch=3")
     assert told.status == 2
-    assert told.err == (
-        "memlm: memlm train has no flag --epoch. Did you mean --epochs?\n"
-    )
+    message = "memlm train has no flag --epoch. Did you mean --epochs?"
+    assert told.err == f"memlm: {message}\n"
     told = without_keras("train", "daniluk2017/lstm", "--dataset=text", *SMALL)
     assert told.status == 0, told.err
     assert "is finished, and is not trained again" in told.out

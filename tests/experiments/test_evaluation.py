@@ -165,9 +165,7 @@ def test_the_average_of_two_runs(memlm, refused, train, folder):
     refused("not be given twice", "evaluate", runs[0], runs[0] / "model.keras")
 
 
-def test_what_was_asked_for_is_told_last(
-    memlm, train, folder, few_segments, monkeypatch
-):
+def test_the_closing_lines(memlm, train, folder, few_segments, monkeypatch):
     choices, choose = [], measurements._choose_cache
 
     def counted(*arguments):

@@ -139,9 +139,7 @@ def test_documents_that_do_not_fill_the_rows(folder, capsys, rows, told):
         ("tran2016/completion_birm_256", "text", None),
     ],
 )
-def test_each_split_is_measured_on_its_own_text(
-    preset, dataset, documents, folder
-):
+def test_each_split_is_measured_on_its_text(preset, dataset, documents, folder):
     write_documents(folder / "documents")
     experiment = Experiment(preset, dataset, scale=0.02, batch_size=4)
     assert experiment.settings.get("documents") is documents
@@ -186,9 +184,7 @@ def test_all_analyses_of_a_finished_run(memlm, folder):
     assert pairs["det←", "2"] == pairs["amod←", "1"] == 1
 
 
-def test_a_smoothed_model_with_a_memory_and_all_predictions(
-    folder, few_segments
-):
+def test_a_smoothed_model_with_all_predictions(folder, few_segments):
     parts = {"memory": "key_value_predict", "window": 3, "other_words": "mode"}
     sizes = {"scale": 0.016, "batch_size": 4, "rate": 0.3, "l2": 0.001}
     preset = "kong2019/vs_kneser_ney_512"
@@ -283,9 +279,7 @@ POINTER = "merity2017/ptb_pointer_sentinel"
         ("kong2019/vanilla_tied_512", {"samples": 3}, "needs a smoothed or a"),
     ],
 )
-def test_what_cannot_be_measured_is_not_trained(
-    preset, measures, message, folder
-):
+def test_unmeasurable_models_are_not_trained(preset, measures, message, folder):
     experiment = Experiment(preset, "text", **SMALL)
     with pytest.raises(UsageError, match=message):
         experiment.run("run", measures=measures)

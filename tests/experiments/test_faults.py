@@ -85,9 +85,8 @@ def test_children_end_with_a_parent_that_is_killed():
         "os.environ[c.PARENT] = str(os.getpid()); "
         "subprocess.run([sys.executable, '-c', sys.argv[1]])"
     )
-    started = subprocess.Popen(
-        [sys.executable, "-c", parent, child], stdin=subprocess.PIPE
-    )
+    command = [sys.executable, "-c", parent, child]
+    started = subprocess.Popen(command, stdin=subprocess.PIPE)
     (pid,) = wait_until(lambda: list(named(started.pid).values()))
     time.sleep(0.5)
     started.kill()
@@ -232,9 +231,7 @@ def test_files_of_the_right_syntax_are_used_or_named(
         ("1.0", "epoch,loss\n0,", False),
     ],
 )
-def test_a_damaged_log_is_mended_or_named_before_training(
-    version, log, mended, experiment
-):
+def test_a_damaged_log_is_mended_or_named(version, log, mended, experiment):
     experiment.run("run", epochs=1, verbose=0)
     run = RunFolder("run")
     (row,) = run.log()

@@ -19,9 +19,9 @@ from memlm_keras.experiments import figures
 def test_a_curve(
     monitor, training, validation, scale, best, tmp_path, monkeypatch
 ):
-    figures_made, save = [], pictures.save
+    made, save = [], pictures.save
     monkeypatch.setattr(
-        pictures, "save", lambda *a: figures_made.append(a[0]) or save(*a)
+        pictures, "save", lambda *a: made.append(a[0]) or save(*a)
     )
     names = monitor.removeprefix("val_"), monitor
     log = [
@@ -29,7 +29,7 @@ def test_a_curve(
         for epoch, values in enumerate(zip(training, validation))
     ]
     figures.draw_curve(log, monitor, tmp_path / "curve.png", "row on $text$")
-    (axes,) = figures_made[0].axes
+    (axes,) = made[0].axes
     assert axes.get_title() == r"row on \$text\$"
     assert axes.get_yscale() == scale
     assert "with any dropout" in axes.get_xlabel()

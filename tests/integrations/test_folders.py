@@ -54,9 +54,8 @@ def test_a_folder_can_be_deleted(folder, format, tmp_path):
 
 
 def test_another_package_adds_a_format(monkeypatch, tmp_path):
-    mine = formats.Format(
-        "mine.write", server="mine", place="{name}.mine", suffix=".mine"
-    )
+    names = {"place": "{name}.mine", "suffix": ".mine"}
+    mine = formats.Format("mine.write", server="mine", **names)
     module = types.ModuleType("mine")
     module.FORMATS = {"mine": mine}
     monkeypatch.setitem(sys.modules, "mine", module)

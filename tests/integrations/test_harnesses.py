@@ -61,9 +61,7 @@ def ours(lm, pairs):
 
 @pytest.fixture(scope="module")
 def wrapped(lm):
-    pytest.importorskip(
-        "transformers", reason="the extra `huggingface` is not installed"
-    )
+    pytest.importorskip("transformers", reason="`huggingface` is not installed")
     from memlm_keras.integrations.huggingface import modeling as huggingface
 
     return huggingface.wrap(lm)
@@ -82,9 +80,7 @@ def require_ours(found, ours):
 
 
 def test_minicons(wrapped, pairs, ours):
-    scorer = pytest.importorskip(
-        "minicons.scorer", reason="minicons is not installed"
-    )
+    scorer = pytest.importorskip("minicons.scorer", reason="needs minicons")
     model, tokenizer = wrapped
     scorer = scorer.IncrementalLMScorer(model, tokenizer=tokenizer)
     for bos_token in (False, True):

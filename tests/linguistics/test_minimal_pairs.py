@@ -66,9 +66,8 @@ MODELS = {
 def test_scores_are_sums_from_the_first_word_on(name):
     model = MODELS[name]()
     for eos, mean in ((False, False), (True, True)):
-        result = minimal_pairs(
-            model, SENTENCES, VOCABULARY, eos=eos, mean=mean, verbose=0
-        )
+        options = {"eos": eos, "mean": mean, "verbose": 0}
+        result = minimal_pairs(model, SENTENCES, VOCABULARY, **options)
         for place, (good, bad) in enumerate(SENTENCES):
             for found, text in ((result.good, good), (result.bad, bad)):
                 assert found[place] == pytest.approx(
@@ -300,9 +299,8 @@ def test_tokens_that_cross_spaces():
     vocabulary.tokenizer = types.SimpleNamespace(
         tokenize=lambda text: [text[:4], text[4:]]
     )
-    model = types.SimpleNamespace(
-        causal=True, vocabulary_size=V, vocabulary=vocabulary
-    )
+    model = Preferring()
+    model.vocabulary = vocabulary
     with pytest.raises(ValueError, match="may cross the space after 'w1 w2'"):
         minimal_pairs(model, PREFIXES, method="one_prefix")
 

@@ -98,9 +98,7 @@ def test_columns_of_the_words_before():
     )
     _, rows = read(found.to_tsv())
     for name in ("surprisal_nats", "log_frequency", "length"):
-        before = {
-            (row["item"], int(row["memlm_position"])): row[name] for row in rows
-        }
+        before = {(r["item"], int(r["memlm_position"])): r[name] for r in rows}
         for row in rows:
             key = row["item"], int(row["memlm_position"]) - 1
             assert row[f"{name}_previous_1"] == before.get(key, "")
@@ -158,9 +156,8 @@ def test_counts():
     ids = np.concatenate([pieces.encode_sentence(line) for line in text])
     assert count_words(ids, pieces) == expected
     model = make("lstm", "none", vocabulary_size=len(pieces))
-    found = stimulus_surprisal(
-        model, [{"sentence": "ab. cc"}], pieces, counts=expected
-    )
+    rows = [{"sentence": "ab. cc"}]
+    found = stimulus_surprisal(model, rows, pieces, counts=expected)
     assert found.log_frequency[0] == math.log(2)
     assert np.isnan(found.log_frequency[1:]).all()
 
@@ -183,9 +180,8 @@ def test_counts():
 def test_rows_that_are_wrong(row, regions, message):
     rows = [{**ROWS[0], **row}]
     with pytest.raises(ValueError, match=message):
-        stimulus_surprisal(
-            shared("lstm", "none"), rows, VOCABULARY, regions=regions
-        )
+        model = shared("lstm", "none")
+        stimulus_surprisal(model, rows, VOCABULARY, regions=regions)
 
 
 def test_other_errors():

@@ -18,9 +18,7 @@ texts = st.lists(st.integers(0, 5), min_size=1, max_size=60)
 
 def explicit(order):
     """Discounts that differ for each order and count."""
-    return [
-        (0.3 + 0.05 * i, 0.6 + 0.1 * i, 0.9 + 0.15 * i) for i in range(order)
-    ]
+    return [(0.3 + i / 20, 0.6 + i / 10, 0.9 + 0.15 * i) for i in range(order)]
 
 
 @st.composite

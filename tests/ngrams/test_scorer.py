@@ -46,9 +46,7 @@ every_model = pytest.mark.parametrize("name", ["lines", "stream", "mixture"])
 
 @pytest.mark.parametrize("segment_length", [1, 7, 2000])
 @every_model
-def test_one_row_equals_the_perplexity_of_the_text(
-    models, text, name, segment_length
-):
+def test_one_row_equals_the_whole_text(models, text, name, segment_length):
     model, read = models[name], text[2000:]
     result = perplexity(model, Batches(read, 1, segment_length), verbose=0)
     expected = model.perplexity(read, verbose=0)

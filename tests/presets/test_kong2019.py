@@ -27,9 +27,8 @@ def test_claims_read_the_paper_as_presets_do():
 @pytest.mark.parametrize("method", METHODS)
 def test_one_l2_of_all_matrices(method):
     name = f"kong2019/{method}_512"
-    model = LanguageModel.from_preset(
-        name, 31, units=6, l2=0.01, output_bias=False
-    )
+    sizes = {"units": 6, "l2": 0.01, "output_bias": False}
+    model = LanguageModel.from_preset(name, 31, **sizes)
     assert not model.head.use_bias
     tokens = np.random.default_rng(0).integers(31, size=400)
     expected = 0.0

@@ -18,9 +18,8 @@ def test_variants_are_trained_and_compared(tmp_path):
     names.append("delta_rule")
     flags = [f"--variant={name}" for name in names]
     flags.append("--cache_size=9")
-    found = python(
-        *(RECIPE, "--dataset=novel.txt", "--seed=3", *flags), folder=tmp_path
-    )
+    flags += ["--dataset=novel.txt", "--seed=3"]
+    found = python(RECIPE, *flags, folder=tmp_path)
     table = [line.split() for line in found.out.splitlines()[-len(names) :]]
     assert [row[0] for row in table] == names
     for _, parameters, seed, validation, test in table:

@@ -127,7 +127,6 @@ def test_a_table_without_a_text_says_so(capsys, tmp_path, monkeypatch):
     told = capsys.readouterr()
     assert "Without --dataset" in told.err and "75 different words" in told.err
     assert told.out.startswith("memlm train")
-    command_line.main(
-        ["table", "daniluk2017/models", *rows, "--dataset=embedded"]
-    )
+    command = ["table", "daniluk2017/models", *rows, "--dataset=embedded"]
+    command_line.main(command)
     assert "Without --dataset" not in capsys.readouterr().err

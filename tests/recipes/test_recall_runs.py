@@ -33,9 +33,8 @@ def run(tmp_path, monkeypatch):
 
     def call(name="gru", setting="tiny", **arguments):
         study = tmp_path / "recall.jsonl"
-        return recall_runs.run(
-            name, TASK, setting, study, units=4, verbose=0, **arguments
-        )
+        arguments |= {"units": 4, "verbose": 0}
+        return recall_runs.run(name, TASK, setting, study, **arguments)
 
     return call
 

@@ -62,9 +62,7 @@ def recipe(program, monkeypatch):
 
 @pytest.mark.backend(one_in=2)
 @pytest.mark.parametrize("name", ROWS)
-def test_a_recipe_gives_the_weights_of_memlm_train(
-    name, recipe, tmp_path, capsys
-):
+def test_recipes_give_the_weights_of_train(name, recipe, tmp_path, capsys):
     row, epochs = ROWS[name]
     small = ("--dataset=embedded", "--scale=0.06", "--seed=3", "--out=")
     module = recipe(name, *small, f"--epochs={epochs}")

@@ -65,9 +65,8 @@ def delta_rule(
     permutations = weights.get("P")
     numbers = np.array if permutations is None else complex_of
     heads = associations.shape[1]
-    window = np.asarray(
-        state.get("window", np.zeros((batch_size, 0, k))), "float64"
-    )
+    window = state.get("window", np.zeros((batch_size, 0, k)))
+    window = np.asarray(window, "float64")
     predictions = np.zeros((batch_size, time, k))
     windows = np.zeros_like(window)
     taps = weights.get("convolution")
