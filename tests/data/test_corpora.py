@@ -225,9 +225,9 @@ def test_corpus_of_arrays():
     assert (len(batches), batches.seed) == (1, 5)
     with pytest.raises(ValueError, match="`documents=True` needs .*'tiny'"):
         corpus.batches(data.Split(np.arange(6)), 2, 3, documents=True)
-    for call in (corpus.batches, corpus.sentence_batches):
+    for call, n in ((corpus.batches, (2, 3)), (corpus.sentence_batches, ())):
         with pytest.raises(ValueError, match="`split` must be one of .*'dev'"):
-            call("dev", 2, 3)
+            call("dev", *n)
 
 
 def test_fingerprints_of_other_corpora_differ():

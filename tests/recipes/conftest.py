@@ -14,7 +14,8 @@ RECIPES = pathlib.Path(__file__).parents[2] / "recipes"
 def loaded(name):
     """The module of a program, with flags of its own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(vars(flags.FLAGS), "__flags", {})
+        own = dict(vars(flags.FLAGS)["__flags"])
+        patch.setitem(vars(flags.FLAGS), "__flags", own)
         spec = importlib.util.spec_from_file_location(
             name, RECIPES / f"{name}.py"
         )
