@@ -14,6 +14,7 @@ from memlm_keras import registry
 from memlm_keras import trained
 from memlm_keras.arguments import deserialize
 from memlm_keras.arguments import require_token_ids
+from memlm_keras.data.batches import EpochBatches
 from memlm_keras.keras_private import CLONING
 from memlm_keras.keras_private import in_stateless_scope
 from memlm_keras.keras_private import in_symbolic_scope
@@ -761,16 +762,32 @@ class OneRun(keras.callbacks.CallbackList):
 
 
 def as_dataset(model, batches, steps_per_epoch=None):
-    """Returns a `tf.data.Dataset` on TensorFlow if batches vary in length, or
-    are of this package and for one device; otherwise `batches`."""
-    if keras.backend.backend() != "tensorflow":
-        return batches
+    """Returns the backend's own reader of batches where it is faster than
+    Keras' reader; otherwise `batches`.
+
+    These are a `tf.data.Dataset` on TensorFlow if batches vary in length or are
+    of this package and for one device, and a `DataLoader` on PyTorch on a CPU
+    for batches of this package.
+    """
+    backend = keras.backend.backend()
     varies = getattr(batches, "varies_in_time", False)
-    # A dataset would not call a user's `on_epoch_end`. With `steps_per_epoch`,
-    # an epoch would begin with batches read in the previous epoch.
-    ours = type(batches).__module__.startswith("memlm_keras.data.")
-    one_device = distribution.num_devices(model) == 1
-    if not varies and not (ours and one_device and not steps_per_epoch):
+    # These readers do not call a user's hooks of epochs. With
+    # `steps_per_epoch`, an epoch would begin with batches read in the previous
+    # epoch.
+    simple = (
+        isinstance(batches, EpochBatches)
+        and all(
+            getattr(type(batches), hook) is getattr(keras.utils.PyDataset, hook)
+            for hook in ("on_epoch_begin", "on_epoch_end")
+        )
+        and distribution.num_devices(model) == 1
+        and not steps_per_epoch
+    )
+    if backend == "torch" and simple and not ops.zeros(1).is_cuda:
+        from torch.utils.data import DataLoader
+
+        return DataLoader(batches, batch_size=None)
+    if backend != "tensorflow" or not (varies or simple):
         return batches
     import tensorflow as tf
 

@@ -106,14 +106,24 @@ def test_a_resumed_run_begins_and_ends_once(stop, epochs):
     assert events == ["begin", "end"]
 
 
-@pytest.mark.backend("tensorflow")
-def test_tensorflow_reads_several_batches_at_once_on_one_device(monkeypatch):
+class Hooked(Batches):
+    def on_epoch_end(self):
+        self.ended = True
+
+
+@pytest.mark.backend("tensorflow", "torch")
+def test_the_backend_reads_batches_without_hooks_on_one_device(monkeypatch):
     model, batches = make_model(), make_batches(False, segment_length=1)
     assert len(batches) == 25 and len(batches) % sequence_model._READ_AT_ONCE
-    found = list(sequence_model.as_dataset(model, batches))
-    for batch, expected in zip(found, batches, strict=True):
+    read = sequence_model.as_dataset(model, batches)
+    assert read is not batches
+    for batch, expected in zip(read, batches, strict=True):
         for array, other in zip(*map(keras.tree.flatten, (batch, expected))):
-            np.testing.assert_array_equal(array, other, strict=True)
+            found = keras.ops.convert_to_numpy(array)
+            np.testing.assert_array_equal(found, other, strict=True)
+    hooked = Hooked(np.arange(3, 40), 2, 3)
+    model.fit(hooked, verbose=0)
+    assert hooked.ended
     monkeypatch.setattr(distribution, "num_devices", lambda model: 2)
     assert sequence_model.as_dataset(model, batches) is batches
 
