@@ -205,12 +205,9 @@ def test_what_the_error_names(preset, given, message):
         memlm.LanguageModel.from_preset(preset, **given)
 
 
-def test_a_trained_model_is_no_preset():
+def test_names_that_are_no_preset_or_not_installed(monkeypatch, tmp_path):
     with pytest.raises(ValueError, match="a trained model, which `from_preset"):
         memlm.presets.get(LSTM)
-
-
-def test_a_name_that_is_not_installed(monkeypatch, tmp_path):
     monkeypatch.setattr(trained, "_OWN", tmp_path)
     with pytest.raises(FileNotFoundError, match="recipes/english.py.*MEMLM_PR"):
         memlm.LanguageModel.from_preset("memlm/english")

@@ -139,12 +139,9 @@ def test_vocabularies_are_given_or_limited(folder):
         data.load("embedded", vocabulary_size=100)
 
 
-def test_unknown_name_is_reported():
+def test_unknown_names_and_missing_files_are_named(folder):
     with pytest.raises(ValueError, match="'ptb'.*'embedded'.*name='text8'"):
         data.load("text8")
-
-
-def test_missing_file_is_named(folder):
     (folder / "wiki.valid.tokens").unlink()
     with pytest.raises(FileNotFoundError, match="wiki.valid.tokens in "):
         data.load("wikitext-2", data_dir=folder)

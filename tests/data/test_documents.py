@@ -203,9 +203,6 @@ def test_text_without_spaces_needs_a_tokenization(write):
     # A tokenization or a vocabulary that is given is used as it is.
     assert len(data.load_text(path, tokenize="white_space").vocabulary) == 4
     data.load_text(path, vocabulary=corpus.vocabulary)
-
-
-def test_text_with_spaces_is_read_as_before(write):
     path = write(SPACED, "notes.txt")
     assert "公园" in data.load_text(path).vocabulary
     path.write_text("ACGTACGTACGT\nGGGTTTAAACCC\n" * 4)

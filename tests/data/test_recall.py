@@ -163,6 +163,7 @@ def test_chance_is_that_of_a_guess():
         (MQAR, {"pairs": 17}, "even and at least 68, .* length=64"),
         (MQAR, {"length": 63}, "`length` must be even .* length=63"),
         (MQAR, {"vocabulary_size": 9}, "10, half .* vocabulary_size=9"),
+        (MQARMix, {"training": (), "test": ((5, 16, 5),)}, "even and at least"),
         (Copy, {"distance": 0}, "`distance` must be an integer of at least 1"),
         (Copy, {"distance": 60}, "at least .* 68. Received: length=64"),
         (Binding, {"n": 33}, "`names` must be an integer of at least 33"),
@@ -247,8 +248,3 @@ def test_a_mix_has_the_rows_of_its_tasks():
     assert rows_of(batches)[:10] == first
     other = MIX.batches("training", 4, seed=4)
     assert str(batches.identity()) != str(other.identity())
-
-
-def test_sizes_of_a_mix_must_fit():
-    with pytest.raises(ValueError, match="`length` must be even and at least"):
-        MQARMix(((2, 16, 5),), ((5, 16, 5),))

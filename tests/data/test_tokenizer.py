@@ -46,11 +46,8 @@ def in_graph():
 
 
 def vocabulary(*rules):
-    return Vocabulary(
-        ["a", "b", "é", "я", "σ", "<number>", "."],
-        "<unk>",
-        tokenizer=Tokenizer(*rules),
-    )
+    words = ["a", "b", "é", "я", "σ", "<number>", "."]
+    return Vocabulary(words, tokenizer=Tokenizer(*rules))
 
 
 @pytest.mark.parametrize("rules", RULES[::3])

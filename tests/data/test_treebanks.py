@@ -55,13 +55,10 @@ def test_sentences_are_fed_as_word_forms(write):
 
 
 def test_vocabulary_by_count_and_several_files(write):
-    parts = [
-        write("b.conllu", words("a", "b", "7")),
-        write("a.conllu", words("b", "8")),
-    ]
-    corpus = data.load_conllu(
-        parts, parts[0], parts[1:], minimum_count=2, numbers="N"
-    )
+    first = write("b.conllu", words("a", "b", "7"))
+    parts = [first, write("a.conllu", words("b", "8"))]
+    options = {"minimum_count": 2, "numbers": "N"}
+    corpus = data.load_conllu(parts, first, parts[1:], **options)
     assert corpus.vocabulary.tokens == ("<eos>", "<unk>", "N", "b")
     assert decode(corpus, "train") == "<unk> b N <eos> b N <eos>".split()
     assert decode(corpus, "test") == ["b", "N", "<eos>"]

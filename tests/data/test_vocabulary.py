@@ -33,9 +33,7 @@ def test_build_limits():
         Vocabulary.build(LINES, size=1)
     with pytest.raises(ValueError, match="`minimum_count` must be an integer"):
         Vocabulary.build(LINES, minimum_count=0)
-
-
-def test_build_does_not_count_specials_of_the_text():
+    # Specials of the text are not counted.
     vocabulary = Vocabulary.build(["<unk> <unk> a", "b"], size=4)
     assert vocabulary.tokens == ("<eos>", "<unk>", "a", "b")
 

@@ -13,6 +13,7 @@ import model_card
 from memlm_keras import trained
 
 ROOT = pathlib.Path(__file__).parents[2]
+ON_SICK = ["--dataset=sick", "--data_dir=sick"]
 KVP = "daniluk2017/key_value_predict_786_ptb"
 PTB, SICK = "tran2016/rm_tm_gated_ptb", "weissenborn2016/am_gru_shared_sick"
 
@@ -38,10 +39,7 @@ def number(printed):
     "row, text",
     [
         ("tran2016/rm_tm_gated", ["--dataset=text"]),
-        (
-            "weissenborn2016/am_gru_shared",
-            ["--dataset=sick", "--data_dir=sick"],
-        ),
+        ("weissenborn2016/am_gru_shared", ON_SICK),
     ],
 )
 def test_a_run_and_its_trained_model_have_one_number(
