@@ -86,13 +86,10 @@ def test_writing_nothing_is_an_error(tmp_path):
 
 
 @pytest.mark.parametrize("below", ["file/result", "file/deeper/result"])
-def test_parent_that_cannot_be_made_is_named(tmp_path, below):
+def test_parents_that_cannot_be_made_or_written(tmp_path, below, monkeypatch):
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(OSError, match=f"Cannot write .*{below}"):
         write(tmp_path / below)
-
-
-def test_unwritable_parent_is_a_permission_error(tmp_path, monkeypatch):
     # Not by file modes, which do not bind the super-user.
     monkeypatch.setattr("os.access", lambda path, mode: False)
     with pytest.raises(PermissionError, match="Cannot write .*result"):

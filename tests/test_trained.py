@@ -131,10 +131,6 @@ def test_the_english_model(memlm_command, tmp_path):
     assert max(bits) == bits[6] and min(bits[:7]) == bits[4]
     _, out, _ = memlm_command("surprisal", ENGLISH, "garden.txt", "--tokens")
     assert "\u2581horse" in out and len(out.splitlines()) > len(rows) + 1
-    start = "She opened the letter and"
-    status, out, err = memlm_command("generate", ENGLISH, start)
-    assert status == 0 and len(out.splitlines()) >= 3, err
-    assert all(line.startswith(start) for line in out.splitlines() if line)
 
 
 def test_the_larger_english_model_of_a_clone():

@@ -74,14 +74,11 @@ def lm():
     return lm
 
 
-def test_fit_of_one_batch(lm):
+def test_fit_of_one_batch_and_step(lm):
     batches = memlm.data.Batches(np.arange(8, dtype="int32"), 2, 4)
     assert len(batches) == 1
     entered = files_entered(lambda: lm.fit(batches, verbose=0))
     require_budget(entered, FIT)
-
-
-def test_step(lm):
     tokens, state = np.array([[3]]), lm.initial_state(1)
     require_budget(files_entered(lambda: lm.step(tokens, state)), STEP)
 

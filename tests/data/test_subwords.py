@@ -70,11 +70,6 @@ def test_words_are_matched_from_their_left(text, tokens, joined):
     assert vocabulary.detokenize(ids) == vocabulary.detokenize(tokens) == joined
 
 
-def test_the_longest_piece_is_matched():
-    vocabulary = SubwordVocabulary(["<unk>", "</s>", "▁t", "he", "▁the", "s"])
-    assert vocabulary.encode("the s").tolist() == [4, 5]
-
-
 def test_bytes_are_joined_to_characters():
     vocabulary = SubwordVocabulary([*TOKENS, "<0xA9>", "<0xZZ>"])
     assert vocabulary.detokenize(["▁c", "<0xC3>", "<0xA9>"]) == "cé"
@@ -116,6 +111,9 @@ def test_whole_words_keep_their_ids():
     assert vocabulary.unit == "words"
     assert vocabulary.encode_sentence("the catdog cat").tolist() == [2, 0, 1, 3]
     assert vocabulary.detokenize([2, 1, 3]) == "the cat </s>"
+    # The longest piece is matched.
+    vocabulary = SubwordVocabulary(["<unk>", "</s>", "▁t", "he", "▁the", "s"])
+    assert vocabulary.encode("the s").tolist() == [4, 5]
 
 
 def words_in_graph(vocabulary):

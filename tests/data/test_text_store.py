@@ -48,15 +48,13 @@ def test_blank_lines(write):
     assert [line for line, _ in kept] == [" ", "a b", "", "c"]
 
 
-def test_document_start_matches_from_the_first_character(write):
+def test_document_starts_match_from_the_first_character(write):
     path = write("= A =\nx = B =\n= C =\ny\n")
     source = TextSource(path, document_start="= .* =$")
     begins = [begins for _, begins in source.sentences()]
     assert begins == [True, False, True, False]
     assert source.has_documents
-
-
-def test_lone_titles_stand_between_blank_lines(write):
+    # Lone titles stand between blank lines.
     path = write("= A =\n\nx\n= B =\n\n\n= C =\ny\n\n= D =\n")
     source = TextSource(path, document_start="= .* =$", lone_titles=True)
     titles = [line for line, begins in source.sentences() if begins]

@@ -85,14 +85,10 @@ def test_every_vocabulary_divides_by_the_same_numbers(read, arguments):
     assert (bits.words, bits.characters) == (11, len(text))
 
 
-def test_fewer_lines_for_training_make_words_unknown(read):
+def test_fewer_lines_make_words_unknown_and_ids_have_no_text(read):
     corpus = read(minimum_count=2).with_first_lines(1)
     assert corpus.test.counts.unknown["zebra"] == 1
     fewer = read(minimum_count=1).with_first_lines(1)
     assert fewer.test.counts.unknown == Counter("ran off zebra a".split())
-
-
-def test_token_ids_alone_have_no_text(read):
-    corpus = read()
     with pytest.raises(ValueError, match="loaded from text"):
         text_bits(1.0, Split(corpus.test.tokens), corpus.vocabulary)

@@ -611,14 +611,11 @@ def test_whoever_reads_may_stop_reading(command):
     assert process.returncode == 128 + signal.SIGPIPE and not err
 
 
-def test_a_backend_that_is_none_of_keras():
+def test_a_backend_that_keras_lacks_or_that_is_not_installed(monkeypatch):
     told = python(*COMMAND, "presets", status=2, KERAS_BACKEND="pytorch")
     assert told.err.count("\n") == 1
     assert "one of tensorflow, jax, torch" in told.err
     assert "Did you mean torch?" in told.err and "pip" not in told.err
-
-
-def test_a_backend_that_is_not_installed(monkeypatch):
     monkeypatch.setattr(process_module.importlib.util, "find_spec", {}.get)
     with pytest.raises(ImportError, match="is not installed: pip install"):
         process_module.choose_backend()

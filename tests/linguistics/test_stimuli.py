@@ -108,6 +108,10 @@ def test_columns_of_the_words_before():
     assert "region" in rows[0] and {row["region"] for row in rows} == {""}
     with pytest.raises(ValueError, match="There is no region"):
         found.regions()
+    with pytest.raises(ValueError, match="`rows` must hold a sentence"):
+        stimulus_surprisal(model, [], VOCABULARY)
+    with pytest.raises(ValueError, match="`spillover` must be an integer"):
+        stimulus_surprisal(model, ROWS, VOCABULARY, spillover=-1)
 
 
 def test_marked_words():
@@ -182,14 +186,6 @@ def test_rows_that_are_wrong(row, regions, message):
     with pytest.raises(ValueError, match=message):
         model = shared("lstm", "none")
         stimulus_surprisal(model, rows, VOCABULARY, regions=regions)
-
-
-def test_other_errors():
-    model = shared("lstm", "none")
-    with pytest.raises(ValueError, match="`rows` must hold a sentence"):
-        stimulus_surprisal(model, [], VOCABULARY)
-    with pytest.raises(ValueError, match="`spillover` must be an integer"):
-        stimulus_surprisal(model, ROWS, VOCABULARY, spillover=-1)
 
 
 def test_files(tmp_path):
