@@ -27,19 +27,14 @@ from memlm_keras.serving import export
 ROOT = pathlib.Path(__file__).parents[1]
 CLIENTS = ROOT / "tests" / "serving"
 STEPS = 100
-FAMILIES = (
-    "daniluk2017/rnn",
-    "daniluk2017/lstm",
-    "daniluk2017/gated_hornn",
-    "daniluk2017/rm_tm_gated",
-    "daniluk2017/attention",
-    "daniluk2017/key_value_predict",
-    "daniluk2017/ngram_2",
-    "grave2017/ptb_cache_500",
-    "merity2017/ptb_pointer_sentinel",
-    "kong2019/vs_kneser_ney_512",
-    "weissenborn2016/gru_language_model",
-    "weissenborn2016/am_gru_language_model",
+FAMILIES = tuple(
+    """
+    daniluk2017/rnn daniluk2017/lstm daniluk2017/gated_hornn
+    daniluk2017/rm_tm_gated daniluk2017/attention daniluk2017/key_value_predict
+    daniluk2017/ngram_2 grave2017/ptb_cache_500 merity2017/ptb_pointer_sentinel
+    kong2019/vs_kneser_ney_512 weissenborn2016/gru_language_model
+    weissenborn2016/am_gru_language_model
+""".split()
 )
 # Signatures of SavedModels that engines are asked for.
 SIGNATURES = ("serving_default", "score", "step", "initial_state")

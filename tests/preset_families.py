@@ -12,18 +12,10 @@ from memlm_keras.smoothing import StreamStatistics
 V = 80
 MODELS = ("LanguageModel", "EntailmentClassifier", "SequenceAutoencoder")
 # The parts that distinguish the models of two presets, except their sizes.
-_PARTS = (
-    "embedding",
-    "recurrent",
-    "recurrent_hypothesis",
-    "memory",
-    "recurrent_above",
-    "top",
-    "encoder",
-    "decoder",
-    "head",
-    "mixture",
-)
+_PARTS = """
+    embedding recurrent recurrent_hypothesis memory recurrent_above top encoder
+    decoder head mixture
+""".split()
 # Parts of every model, and parts that matter for training alone.
 _PLAIN = ("Embedding", "OutputProjection")
 _DRAWN = ("keras.initializers", "keras.regularizers")

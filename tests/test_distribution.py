@@ -10,16 +10,11 @@ from told import python
 
 import memlm_keras
 
-BESIDE = {
-    "CHANGELOG.md",
-    "CITATION.cff",
-    "CONTRIBUTING.md",
-    "LICENSE",
-    "MANIFEST.in",
-    "README.md",
-    "pyproject.toml",
-    "setup.py",
-}
+BESIDE = """
+    CHANGELOG.md CITATION.cff CONTRIBUTING.md LICENSE MANIFEST.in README.md
+    pyproject.toml setup.py
+"""
+BESIDE = {*BESIDE.split()}
 PACKAGE = {
     str(path.relative_to(ROOT))
     for path in (ROOT / "memlm_keras").rglob("*")

@@ -169,16 +169,9 @@ def brute_force(model, sentences, bins, subtypes, longest):
 )
 def test_dependency_attention(model, sentences, subtypes, longest, tmp_path):
     bins = ((2, 2), (3, 4), (6, 9))
-    found = analysis.dependency_attention(
-        model,
-        sentences,
-        VOCABULARY,
-        bins,
-        subtypes,
-        batch_size=4,
-        verbose=0,
-        longest_path=longest,
-    )
+    asked = VOCABULARY, bins, subtypes
+    options = {"batch_size": 4, "verbose": 0, "longest_path": longest}
+    found = analysis.dependency_attention(model, sentences, *asked, **options)
     expected = brute_force(model, sentences, bins, subtypes, longest)
     names = {name for name, _ in expected}
     assert {len(name.split()) for name in names} == set(range(1, longest + 1))

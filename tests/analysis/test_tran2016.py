@@ -170,15 +170,9 @@ def brute_force_count(tokens, first, second, distance):
 
 def test_distant_pairs(model, text, random, tmp_path):
     training = text_of(random, random.integers(0, 9, 300))
-    pairs = analysis.distant_pairs(
-        model,
-        Split(text),
-        Split(training),
-        VOCABULARY,
-        minimum_distance=2,
-        batch_size=3,
-        verbose=0,
-    )
+    texts = Split(text), Split(training)
+    options = {"minimum_distance": 2, "batch_size": 3, "verbose": 0}
+    pairs = analysis.distant_pairs(model, *texts, VOCABULARY, **options)
     expected = brute_force_pairs(model, text, 2)
     assert len(expected) > 9
     entries = zip(

@@ -95,12 +95,8 @@ def test_documents_predict_every_token_once(arguments, shuffle, epoch):
 
 def test_documents_go_to_the_row_that_is_free_first():
     # Segments of two: the documents take 3, 1, 1, 1 and 2 segments.
-    batches = Batches(
-        np.arange(10, 24),
-        batch_size=2,
-        segment_length=2,
-        document_starts=[0, 6, 8, 9, 11],
-    )
+    starts = [0, 6, 8, 9, 11]
+    batches = Batches(np.arange(10, 24), 2, 2, document_starts=starts)
     targets = np.stack([targets for _, targets, _ in batches], axis=1)
     np.testing.assert_array_equal(
         targets,

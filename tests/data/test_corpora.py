@@ -128,13 +128,8 @@ def test_vocabularies_are_given_or_limited(folder):
     assert corpus.train.tokens.max() == 2
     for sentences in (False, True):
         with pytest.raises(ValueError, match="`vocabulary` cannot be combined"):
-            data.load(
-                "wikitext-2",
-                data_dir=folder,
-                vocabulary=given,
-                vocabulary_size=3,
-                sentences=sentences,
-            )
+            both = {"vocabulary": given, "vocabulary_size": 3}
+            data.load("wikitext-2", folder, **both, sentences=sentences)
     with pytest.raises(ValueError, match="`vocabulary_size` cannot be given"):
         data.load("embedded", vocabulary_size=100)
 
@@ -194,13 +189,8 @@ def text(tmp_path):
 
 
 def test_any_text_with_options(text):
-    corpus = data.load_text(
-        **text,
-        vocabulary_size=4,
-        minimum_count=2,
-        numbers="N",
-        document_start="# ",
-    )
+    options = {"vocabulary_size": 4, "minimum_count": 2, "numbers": "N"}
+    corpus = data.load_text(**text, **options, document_start="# ")
     assert corpus.name == text["train"].parent.name
     assert corpus.vocabulary.tokens == ("<eos>", "<unk>", "N", "the")
     expected = [1, 2, 0, 3, 1, 2, 0, 1, 2, 0, 3, 3, 0]

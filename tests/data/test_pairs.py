@@ -302,22 +302,13 @@ def test_wrong_generated_pairs():
     bucket_batches=st.integers(1, 3),
     length_multiple=st.integers(1, 4),
 )
-def test_every_pair_is_in_one_batch_of_an_epoch(
-    lengths, batch_size, shuffle, bucket_batches, length_multiple
-):
+def test_every_pair_is_in_one_batch_of_an_epoch(lengths, **options):
     random = np.random.default_rng(0)
     premises = [random.integers(2, 99, a) for a, _ in lengths]
     hypotheses = [random.integers(2, 99, b) for _, b in lengths]
     labels = np.arange(len(lengths))
-    batches = PairBatches(
-        premises,
-        hypotheses,
-        labels,
-        batch_size=batch_size,
-        shuffle=shuffle,
-        bucket_batches=bucket_batches,
-        length_multiple=length_multiple,
-    )
+    batches = PairBatches(premises, hypotheses, labels, **options)
+    multiple = options["length_multiple"]
     assert batches.largest_id == max(map(max, premises + hypotheses))
     named = {"premise": premises, "hypothesis": hypotheses}
     for _ in range(2):
@@ -325,9 +316,9 @@ def test_every_pair_is_in_one_batch_of_an_epoch(
         for inputs, found, weight in batches:
             for name, sentences in named.items():
                 tokens, sizes = inputs[name], inputs[f"{name}_length"]
-                assert tokens.shape[1] % length_multiple == 0
-                assert tokens.shape[1] - sizes.max() < length_multiple
-                assert len(tokens) == batch_size
+                assert tokens.shape[1] % multiple == 0
+                assert tokens.shape[1] - sizes.max() < multiple
+                assert len(tokens) == options["batch_size"]
                 for row in np.flatnonzero(weight):
                     sentence = tokens[row, : sizes[row]]
                     assert (sentence == sentences[found[row]]).all()

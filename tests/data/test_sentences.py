@@ -47,25 +47,17 @@ def sentences_of(batches):
     longest=st.none() | st.integers(1, 12),
     equal_lengths=st.booleans(),
 )
-def test_every_sentence_is_in_one_batch(
-    lengths, batch_size, length_multiple, shuffle, longest, equal_lengths
-):
+def test_every_sentence_is_in_one_batch(lengths, **options):
     tokens = text(lengths)
-    batches = SentenceBatches(
-        tokens,
-        batch_size,
-        length_multiple,
-        shuffle,
-        longest=longest,
-        equal_lengths=equal_lengths,
-    )
+    batches = SentenceBatches(tokens, **options)
+    longest, batch_size = options["longest"], options["batch_size"]
     sentences = np.split(tokens, sentence_starts(tokens)[1:])
     expected = [tuple(sentence[:longest]) for sentence in sentences]
     assert sorted(sentences_of(batches)) == sorted(expected)
     assert batches.predicted_tokens == sum(map(len, expected))
     if longest is not None:
         assert all(targets.shape[1] <= longest for _, targets, _ in batches)
-    groups = [len(s) if equal_lengths else 0 for s in expected]
+    groups = [len(s) if options["equal_lengths"] else 0 for s in expected]
     counts = np.unique(groups, return_counts=True)[1]
     assert len(batches) == sum(-(-count // batch_size) for count in counts)
 

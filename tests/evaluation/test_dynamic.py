@@ -26,13 +26,8 @@ def text(length=23, seed=0):
 
 
 def make(recurrent=keras.layers.SimpleRNN, **arguments):
-    return LanguageModel(
-        V,
-        2,
-        [recurrent(UNITS)],
-        initializer=keras.initializers.RandomUniform(-0.8, 0.8),
-        **arguments,
-    )
+    arguments["initializer"] = keras.initializers.RandomUniform(-0.8, 0.8)
+    return LanguageModel(V, 2, [recurrent(UNITS)], **arguments)
 
 
 def values_of(model):

@@ -30,13 +30,9 @@ def tokens():
 
 
 def by_sentence(tokens, batch_size=2, segment_length=2):
-    return Batches(
-        tokens,
-        batch_size,
-        segment_length,
-        document_starts=sentence_starts(tokens),
-        context_of="sentence",
-    )
+    options = {"context_of": "sentence"}
+    options["document_starts"] = sentence_starts(tokens)
+    return Batches(tokens, batch_size, segment_length, **options)
 
 
 @pytest.mark.parametrize("segment_length", [1, 7, 200])

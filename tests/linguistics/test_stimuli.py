@@ -116,12 +116,8 @@ def test_columns_of_the_words_before():
 
 def test_marked_words():
     model = shared("lstm", "none")
-    rows = [
-        {"sentence": "w1 *w2* w3"},
-        {"sentence": "*w1 w2* *w3*."},
-        {"sentence": "w1 w2"},
-        {"sentence": "w1 * w2 * w3"},
-    ]
+    texts = ("w1 *w2* w3", "*w1 w2* *w3*.", "w1 w2", "w1 * w2 * w3")
+    rows = [{"sentence": text} for text in texts]
     found = stimulus_surprisal(model, rows, VOCABULARY, regions="marked")
     assert "".join(map(str, found.region)) == "010011200000100"
     assert found.words.words[6] == "w3."

@@ -94,13 +94,9 @@ def test_a_cache_of_documents_is_emptied_where_they_begin(text):
 
 def test_sentences_of_any_layout(models, text):
     model, read = models["mixture"], text[2000:]
-    streams = Batches(
-        read,
-        batch_size=4,
-        segment_length=3,
-        document_starts=sentence_starts(read),
-        context_of="sentence",
-    )
+    options = {"context_of": "sentence"}
+    options["document_starts"] = sentence_starts(read)
+    streams = Batches(read, batch_size=4, segment_length=3, **options)
     expected = perplexity(model, streams, verbose=0, also=("salton2017",))
     found = perplexity(
         model, SentenceBatches(read, 4), verbose=0, also=("salton2017",)

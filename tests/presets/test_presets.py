@@ -154,13 +154,9 @@ def test_wrong_arguments(name, arguments, message):
 
 
 def test_arguments_that_a_preset_leaves_open():
-    model = LanguageModel.from_preset(
-        "daniluk2017/key_value",
-        11,
-        scale=0.02,
-        dropout=0.3,
-        embedding=Embedding(11, 6, word_dropout=0.25),
-    )
+    embedding = Embedding(11, 6, word_dropout=0.25)
+    sizes = {"scale": 0.02, "dropout": 0.3, "embedding": embedding}
+    model = LanguageModel.from_preset("daniluk2017/key_value", 11, **sizes)
     assert (model.dropout, model.embedding.word_dropout) == (0.3, 0.25)
 
 

@@ -17,46 +17,25 @@ import numpy as np
 
 def attention(outputs, weights, window):
     """Eq. 1-4, `h_t` serving as key, value and prediction."""
-    return _attend(
-        outputs,
-        weights,
-        window,
-        key=lambda h: h,
-        value=lambda h: h,
-        predict=lambda h: h,
-        remember=lambda h: h,
-    )
+    return _attend(outputs, weights, window, *[slice(None)] * 4)
 
 
 def key_value(outputs, weights, window):
     """Eq. 8-12, `h_t = [k_t; v_t]`."""
     k = outputs.shape[-1] // 2
-    return _attend(
-        outputs,
-        weights,
-        window,
-        key=lambda h: h[:k],
-        value=lambda h: h[k:],
-        predict=lambda h: h[k:],
-        remember=lambda h: h,
-    )
+    v = slice(k, None)
+    return _attend(outputs, weights, window, slice(k), v, v, slice(None))
 
 
 def key_value_predict(outputs, weights, window):
     """Eq. 9-11, 16-17, `h_t = [k_t; v_t; p_t]`; p is never read again."""
     k = outputs.shape[-1] // 3
-    return _attend(
-        outputs,
-        weights,
-        window,
-        key=lambda h: h[:k],
-        value=lambda h: h[k : 2 * k],
-        predict=lambda h: h[2 * k :],
-        remember=lambda h: h[: 2 * k],
-    )
+    v, p = slice(k, 2 * k), slice(2 * k, None)
+    return _attend(outputs, weights, window, slice(k), v, p, slice(2 * k))
 
 
-def _attend(outputs, weights, window, key, value, predict, remember):
+def _attend(outputs, weights, window, key, value, predict, kept):
+    """With the parts of outputs that are keys, values, predictions and kept."""
     batch_size, time, _ = outputs.shape
     length = window["slots"].shape[1]
     k = weights["w"].shape[0]
@@ -70,18 +49,18 @@ def _attend(outputs, weights, window, key, value, predict, remember):
             scores = []
             for remembered in past:
                 column = np.tanh(
-                    weights["W^Y"] @ key(remembered) + weights["W^h"] @ key(h)
+                    weights["W^Y"] @ remembered[key] + weights["W^h"] @ h[key]
                 )
                 scores.append(weights["w"] @ column)
             alpha = softmax(np.array(scores))
             r = np.zeros(k)
             for weight, remembered in zip(alpha, past):
-                r = r + weight * value(remembered)
+                r = r + weight * remembered[value]
             predictions[row, step] = np.tanh(
-                weights["W^r"] @ r + weights["W^x"] @ predict(h)
+                weights["W^r"] @ r + weights["W^x"] @ h[predict]
             )
             attention[row, step, length - len(past) :] = alpha
-            past = (past + [remember(h)])[-length:]
+            past = (past + [h[kept]])[-length:]
         keep(new_window, row, past)
     return predictions, new_window, attention
 

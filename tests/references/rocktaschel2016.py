@@ -5,15 +5,10 @@ import numpy as np
 from references.daniluk2017 import softmax
 
 # Names of the layer's weights, in the order of the arguments.
-WEIGHTS = (
-    "premise_kernel",
-    "query_kernel",
-    "read_kernel",
-    "score_kernel",
-    "transition_kernel",
-    "final_read_kernel",
-    "final_output_kernel",
-)
+WEIGHTS = """
+    premise_kernel query_kernel read_kernel score_kernel transition_kernel
+    final_read_kernel final_output_kernel
+""".split()
 
 
 def word_by_word(outputs, premise, w_y, w_h, w_r, w, w_t, w_p, w_x):
