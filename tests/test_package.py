@@ -158,11 +158,8 @@ def test_the_citation_is_of_this_version():
     citation = yaml.safe_load(text)
     assert citation["version"] == memlm_keras.__version__
     assert len(citation["references"]) == 5
-    newest = re.search(
-        r"^## (\S+) \((\S+)\)$",
-        (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
-        re.M,
-    )
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = re.search(r"^## (\S+) \((\S+)\)$", changes, re.M)
     released = str(citation["date-released"])
     assert newest.groups() == (citation["version"], released)
 

@@ -48,14 +48,9 @@ def test_a_paper_of_another_package():
     table = presets.Table(
         "seven", "Table 7", (presets.TableRow("small", "mine2027/small"),)
     )
-    paper = presets.register(
-        "mine2027",
-        ROWS,
-        title="On Nothing",
-        authors=("Nemo", "Nobody", "Noone"),
-        year=2027,
-        tables=(table,),
-    )
+    about = {"title": "On Nothing", "year": 2027, "tables": (table,)}
+    about["authors"] = ("Nemo", "Nobody", "Noone")
+    paper = presets.register("mine2027", ROWS, **about)
     assert presets.papers()["mine2027"] is paper
     assert presets.tables()["mine2027/seven"] is table
     assert presets.names()[-2:] == ["mine2027/small", "mine2027/large"]

@@ -181,11 +181,9 @@ def text(tmp_path):
     for name in ("train", "valid", "test"):
         path = tmp_path / f"{name}.txt"
         path.write_text(f"# 1\nthe {name} 12\n\n# 2\nthe the\n")
-    return {
-        "train": tmp_path / "train.txt",
-        "validation": tmp_path / "valid.txt",
-        "test": str(tmp_path / "test.txt"),
-    }
+    train, valid = tmp_path / "train.txt", tmp_path / "valid.txt"
+    test = str(tmp_path / "test.txt")
+    return {"train": train, "validation": valid, "test": test}
 
 
 def test_any_text_with_options(text):

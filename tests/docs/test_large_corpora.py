@@ -38,13 +38,8 @@ def documents(tmp_path):
 
 def bash(command, folder):
     """Standard output of a command."""
-    return subprocess.run(
-        ["bash", "-c", command],
-        cwd=folder,
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    ).stdout
+    command = ["bash", "-c", command]
+    return subprocess.check_output(command, cwd=folder, text=True)
 
 
 @pytest.mark.parametrize("name", ["ray", "spark"])

@@ -115,14 +115,10 @@ def require_equal(path, expected):
 def start(command, folder, devices):
     flags = "--xla_backend_optimization_level=0 "
     flags += f"--xla_force_host_platform_device_count={devices}"
-    return subprocess.Popen(
-        [sys.executable, *command],
-        cwd=folder,
-        env={**os.environ, "XLA_FLAGS": flags},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    command = [sys.executable, *command]
+    env = {**os.environ, "XLA_FLAGS": flags}
+    out = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen(command, cwd=folder, env=env, **out)
 
 
 def test_weights_equal_those_of_one_device(tmp_path, expected):

@@ -355,12 +355,10 @@ def test_a_monte_carlo_average_and_a_rate_that_is_halved(folder):
     experiment = Experiment("gal2016/medium", "text", halve_after=1, **SMALL)
     measures = {"monte_carlo": 3}
     found = experiment.run("run", epochs=2, verbose=0, measures=measures)
-    expected = memlm_keras.evaluation.monte_carlo_perplexity(
-        memlm_keras.experiments.RunFolder("run").model(),
-        experiment.corpus.batches("test", 1, 100),
-        samples=3,
-        verbose=0,
-    )
+    model = memlm_keras.experiments.RunFolder("run").model()
+    batches = experiment.corpus.batches("test", 1, 100)
+    measure = memlm_keras.evaluation.monte_carlo_perplexity
+    expected = measure(model, batches, samples=3, verbose=0)
     assert found["monte_carlo"]["test"]["perplexity"] == pytest.approx(
         expected.perplexity, rel=1e-4
     )

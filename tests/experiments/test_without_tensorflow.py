@@ -43,14 +43,11 @@ def alone(folder):
     (folder / "sitecustomize.py").write_text(SITE)
 
     def call(backend, *arguments, hidden=ABSENT, late="", status=0):
-        _, out, err = python(
-            *("-m", "memlm_keras", *arguments),
-            status=status,
-            PYTHONPATH=os.pathsep.join([str(folder), str(ROOT)]),
-            KERAS_BACKEND=backend,
-            HIDDEN=hidden,
-            LATE=late,
-        )
+        path = os.pathsep.join([str(folder), str(ROOT)])
+        variables = {"KERAS_BACKEND": backend, "HIDDEN": hidden, "LATE": late}
+        command = ("-m", "memlm_keras", *arguments)
+        variables |= {"PYTHONPATH": path}
+        _, out, err = python(*command, status=status, **variables)
         *told, imported = err.splitlines()
         assert imported == "imported:"
         return out + "\n".join(told)

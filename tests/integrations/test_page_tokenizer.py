@@ -135,14 +135,10 @@ def on_page(vocabulary, texts):
     facts = web.vocabulary_facts(vocabulary)
     folder = importlib.resources.files("memlm_keras.integrations.web")
     script = folder / "page" / "tokenizer.js"
-    process = subprocess.run(
-        [NODE, "-e", SCRIPT, str(script)],
-        input=json.dumps({"facts": facts, "texts": texts}),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return json.loads(process.stdout).values()
+    asked = json.dumps({"facts": facts, "texts": texts})
+    command = [NODE, "-e", SCRIPT, str(script)]
+    answer = subprocess.check_output(command, input=asked, text=True)
+    return json.loads(answer).values()
 
 
 @pytest.mark.parametrize("kind", VOCABULARIES)

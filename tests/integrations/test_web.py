@@ -87,11 +87,8 @@ def test_the_folder_has_all_that_the_page_asks_for(page, model):
     assert facts["name"] == "small"
     assert facts["parameters"] == model.count_params()
     assert facts["distances"] == [4, 3, 2]
-    assert facts["states"]["recurrent_0_state_0"] == {
-        "type": "float32",
-        "shape": [1, 12],
-        "initial": None,
-    }
+    expected = {"type": "float32", "shape": [1, 12], "initial": None}
+    assert facts["states"]["recurrent_0_state_0"] == expected
     stored = [
         tensor.data_type
         for tensor in onnx.load(page / web.MODEL).graph.initializer

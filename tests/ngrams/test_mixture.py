@@ -44,11 +44,9 @@ def test_the_cache_by_brute_force(tokens, size, decay):
 def test_the_cache_is_emptied_at_documents(random):
     tokens, starts = random.integers(0, SIZE, 50), np.array([0, 3, 30])
     cache = UnigramCache(SIZE, 8, documents=True)
-    np.testing.assert_allclose(
-        np.exp(cache.score(Split(tokens, starts))),
-        cached_naively(tokens.tolist(), 8, 1.0, starts),
-        rtol=1e-12,
-    )
+    found = np.exp(cache.score(Split(tokens, starts)))
+    expected = cached_naively(tokens.tolist(), 8, 1.0, starts)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
     with pytest.raises(ValueError, match="`Split` with documents.*ndarray"):
         cache.score(tokens)
 

@@ -30,9 +30,8 @@ def test_models_of_ones_own_begin_as_their_cells_need():
             SequenceAutoencoder(50, 8, cell(4), cell(4), "memory"),
         ):
             assert 0.9 * limit < largest(model).max() <= limit
-    ones = EntailmentClassifier(
-        50, 8, AssociativeGRUCell(4), embeddings_initializer="ones"
-    )
+    cell = AssociativeGRUCell(4)
+    ones = EntailmentClassifier(50, 8, cell, embeddings_initializer="ones")
     assert (largest(ones) == 1).all()
     copy = EntailmentClassifier.from_config(ones.get_config())
     assert (largest(copy) == 1).all()

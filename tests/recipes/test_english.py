@@ -30,11 +30,9 @@ def test_books_become_a_trained_model(flags, name, layers, tmp_path):
     folder = tmp_path / "trained" / "memlm" / name
     for _ in range(2):
         # The second time, training has ended.
-        ran = python(
-            *(RECIPE, *FLAGS, *flags, "--epochs=3"),
-            folder=tmp_path,
-            MEMLM_KERAS_HOME=str(tmp_path / "cache"),
-        )
+        home = {"MEMLM_KERAS_HOME": str(tmp_path / "cache")}
+        command = (RECIPE, *FLAGS, *flags, "--epochs=3")
+        ran = python(*command, folder=tmp_path, **home)
     card = trained.read_metadata(folder)["card"]
     assert card["perplexity"] < card["perplexity per word"]
     assert "--pieces=275" in card["command"]
