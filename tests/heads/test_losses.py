@@ -271,27 +271,6 @@ def test_training_and_scoring_by_either_way(head, jit_compile, monkeypatch):
     assert_close((found, of_blocks), (plain, history))
 
 
-@pytest.mark.backend("torch")
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"weighted_metrics": ["accuracy"], "jit_compile": False},
-        {
-            "loss": keras.losses.SparseCategoricalCrossentropy(
-                from_logits=True
-            ),
-            "jit_compile": False,
-        },
-    ],
-    ids=["metric", "loss"],
-)
-def test_whoever_wants_logits_is_given_them(arguments, monkeypatch):
-    plain, history = outcome(made("tied"), **arguments)
-    small_blocks(monkeypatch, 5 * V)
-    found, of_blocks = outcome(made("tied"), **arguments)
-    assert_close((found, of_blocks), (plain, history))
-
-
 def test_mixed_bfloat16_learns_as_float32(monkeypatch):
     small_blocks(monkeypatch, 5 * V)
     _, history = outcome(made("tied"))
