@@ -130,26 +130,6 @@ def test_arrays_of_fewer_rows_than_a_batch_carry_a_state():
     assert not hasattr(model, "carried_training_state_3")
 
 
-@pytest.mark.backend("torch")
-@pytest.mark.parametrize("metrics", ["auto", ["accuracy"]])
-def test_a_weight_for_each_row_counts_at_each_of_its_steps(metrics):
-    tokens, targets = tokens_of(3, 4), tokens_of(3, 4, seed=1)
-    rows = np.array([0.5, 0.0, 2.0], "float32")
-    logs = []
-    for weights in (rows, np.repeat(rows[:, None], 4, axis=1)):
-        model = make()
-        model.compile(keras.optimizers.SGD(0.1), weighted_metrics=metrics)
-        history = model.fit(
-            tokens, targets, 3, 2, 0, sample_weight=weights
-        ).history
-        evaluated = model.evaluate(
-            tokens, targets, 3, sample_weight=weights, verbose=0
-        )
-        logs.append([*history.values(), evaluated])
-    for by_row, by_step in zip(*logs, strict=True):
-        close(by_row, by_step)
-
-
 def test_datasets_of_tensorflow_carry_a_state(xla):
     tf = pytest.importorskip("tensorflow")
     batches, model = documents(), make()
