@@ -41,7 +41,7 @@ def trained_once(model, optimizer, jit_compile):
     return before, [variable.numpy() for variable in model.trainable_variables]
 
 
-@pytest.mark.backend(one_in=5)
+@pytest.mark.backend(one_in=3)
 @every_model
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_adam_moves_no_weight_by_more_than_its_rate(name, jit_compile):
@@ -53,16 +53,6 @@ def test_adam_moves_no_weight_by_more_than_its_rate(name, jit_compile):
     )
     for old, new in zip(before, after):
         assert np.abs(new - old).max() < 0.00101
-
-
-@pytest.mark.backend(one_in=2)
-@every_model
-def test_clipping_is_by_the_norm_of_the_gradient(name):
-    before, after = trained_once(
-        MODELS[name](), keras.optimizers.SGD(1.0, global_clipnorm=1e-3), False
-    )
-    squares = [np.sum((new - old) ** 2) for old, new in zip(before, after)]
-    np.testing.assert_allclose(np.sqrt(sum(squares)), 1e-3, rtol=1e-3)
 
 
 def test_the_gradient_of_a_row_is_summed_over_its_occurrences(gradients):
