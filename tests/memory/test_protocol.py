@@ -17,7 +17,7 @@ from memlm_keras import memory as memories
 from memlm_keras.keras_private import get_keras_mask
 from references.tracing import assert_no_loop_over_time
 
-pytestmark = pytest.mark.backend
+pytestmark = pytest.mark.backend("torch")
 
 V, UNITS, TIME = 11, 12, 7
 RANGE = uniform()
@@ -111,7 +111,6 @@ def state_of(layer, read):
 # === What a call returns ===
 
 
-@pytest.mark.backend("torch")
 @every_memory
 def test_outputs_alone_unless_more_is_asked_for(name):
     layer = MEMORIES[name]()
@@ -136,7 +135,6 @@ def test_outputs_alone_unless_more_is_asked_for(name):
     assert plain.shape[1:] == (TIME, OUTPUT_UNITS.get(name, UNITS))
 
 
-@pytest.mark.backend("torch")
 @pytest.mark.parametrize("initializer_seed", [None, 7])
 @every_memory
 def test_weights_of_one_initializer_differ(name, initializer_seed):
@@ -163,7 +161,6 @@ OF_BLOCKS = {
 LINEAR = {"composition": "linear", "gate_bias": False, "linear_kernel": True}
 
 
-@pytest.mark.backend("torch")
 @pytest.mark.parametrize(
     "kind, arguments",
     [
@@ -223,7 +220,6 @@ def test_every_argument_survives_its_configuration(kind, arguments):
     assert revived.dtype_policy.name == "mixed_float16"
 
 
-@pytest.mark.backend("torch")
 @pytest.mark.parametrize(
     "kind, sizes",
     [
@@ -274,6 +270,7 @@ def test_any_cut_of_the_time_axis_gives_the_same(name, reader):
     assert_close(state, whole_state, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.backend
 @every_one_of_outputs
 def test_no_loop_over_time(name):
     layer = MEMORIES[name]()
@@ -341,6 +338,7 @@ def test_masked_steps_are_never_remembered(name, reader):
     assert_close(new_state, state)
 
 
+@pytest.mark.backend
 @pytest.mark.parametrize(
     "name", ["key_value_predict", "single", "induction", "holographic"]
 )
@@ -363,7 +361,6 @@ def test_gradients_pass_masks_by(name, gradients):
     assert np.all(np.any(found[0][MASKS] != 0, axis=-1))
 
 
-@pytest.mark.backend("torch")
 @every_memory
 def test_shapes_that_do_not_fit(name):
     layer = MEMORIES[name]()
@@ -377,7 +374,6 @@ def test_shapes_that_do_not_fit(name):
     layer(outputs, token_ids=token_ids, mask=mask)
 
 
-@pytest.mark.backend("torch")
 @every_memory
 def test_without_a_mask_nothing_is_moved(name, monkeypatch):
     def refused(mask):
@@ -391,7 +387,6 @@ def test_without_a_mask_nothing_is_moved(name, monkeypatch):
         layer(outputs, token_ids, mask=np.ones((2, TIME), "bool"))
 
 
-@pytest.mark.backend("torch")
 @pytest.mark.parametrize(
     "name, options, message",
     [
@@ -426,7 +421,6 @@ def test_positions_are_rows_of_the_full_read(name, with_mask, reader):
     )
 
 
-@pytest.mark.backend("torch")
 @pytest.mark.parametrize(
     "name", ["attention", "combined", "induction", "memory_block"]
 )
@@ -463,6 +457,7 @@ def test_masks_that_keras_attached_are_passed_on(name, positions):
     np.testing.assert_array_equal(arrays(get_keras_mask(found)), mask)
 
 
+@pytest.mark.backend
 @pytest.mark.parametrize("shape", [(2, 4), (None, None)])
 def test_symbolic_positions(shape):
     layer = MEMORIES["key_value_predict"](return_attention_scores=True)
@@ -480,7 +475,6 @@ def test_symbolic_positions(shape):
 # === In models of a user's own ===
 
 
-@pytest.mark.backend("torch")
 @every_memory
 @pytest.mark.parametrize("shape", [(2, TIME, UNITS), (None, None, UNITS)])
 def test_compute_output_shape(name, shape):
@@ -497,7 +491,6 @@ def test_compute_output_shape(name, shape):
     assert [*found[2:]] == [(*shape[:2], ATTENDED.get(name, 3))] * attends
 
 
-@pytest.mark.backend("torch")
 @every_one_of_outputs
 def test_in_a_sequential_model_with_padding(name, reloaded):
     model = keras.Sequential(
@@ -518,7 +511,6 @@ def test_in_a_sequential_model_with_padding(name, reloaded):
     np.testing.assert_allclose(arrays(reloaded(model)(rows)), found, atol=1e-6)
 
 
-@pytest.mark.backend("torch")
 @every_one_of_outputs
 def test_time_distributed(name):
     outputs = np.stack([inputs_of(seed, len(MASKS))[0] for seed in range(3)], 1)
@@ -532,7 +524,6 @@ def test_time_distributed(name):
         assert_close(found[:, index], expected)
 
 
-@pytest.mark.backend("torch")
 @pytest.mark.parametrize("name", ["key_value_predict", "memory_network"])
 def test_in_a_functional_model_with_a_bidirectional_part(name, reloaded):
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
