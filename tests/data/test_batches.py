@@ -35,12 +35,11 @@ def rows_of(batches):
     for row in range(batches.batch_size):
         for inputs, targets, weight in items:
             for time in np.flatnonzero(weight[row]):
-                yield (
+                read, reset = (
                     inputs["token_ids"][row, time],
-                    targets[row, time],
-                    time == 0,
                     inputs["reset"][row],
                 )
+                yield read, targets[row, time], time == 0, reset
 
 
 def assert_well_formed(batches):

@@ -164,11 +164,9 @@ def test_download_goes_to_the_cache(folder, cache, monkeypatch, tmp_path):
     with zipfile.ZipFile(archive, "w") as file:
         for path in folder.iterdir():
             file.write(path, f"wikitext-2/{path.name}")
-    small = dataclasses.replace(
-        corpora._PUBLIC["wikitext-2"],
-        urls=(archive.as_uri(),),
-        archive_checksum=sha256(archive.read_bytes()),
-    )
+    public, urls = corpora._PUBLIC["wikitext-2"], (archive.as_uri(),)
+    checksum = sha256(archive.read_bytes())
+    small = dataclasses.replace(public, urls=urls, archive_checksum=checksum)
     monkeypatch.setitem(corpora._PUBLIC, "wikitext-2", small)
     assert lengths(data.load("wikitext-2")) == [10, 10, 10]
     # The second time, nothing is fetched.

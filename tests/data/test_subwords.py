@@ -28,13 +28,9 @@ def model():
     )
     lines = ["the cat sat on the mat", "the dog ate the cats food", "naïve"]
     written = io.BytesIO()
-    trainer.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines * 20),
-        model_writer=written,
-        vocab_size=45,
-        model_type="bpe",
-        minloglevel=2,
-    )
+    options = {"vocab_size": 45, "model_type": "bpe", "minloglevel": 2}
+    options |= {"sentence_iterator": iter(lines * 20), "model_writer": written}
+    trainer.SentencePieceTrainer.train(**options)
     return written.getvalue()
 
 

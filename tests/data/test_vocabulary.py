@@ -70,12 +70,9 @@ def test_numbers_are_replaced():
 
 @pytest.fixture
 def vocabulary():
-    return Vocabulary(
-        ["naïve", "N", "{"],
-        unknown="UNK",
-        end_of_sentence="</s>",
-        tokenizer=Tokenizer("unicode_script", numbers="N"),
-    )
+    rules = Tokenizer("unicode_script", numbers="N")
+    specials = {"unknown": "UNK", "end_of_sentence": "</s>"}
+    return Vocabulary(["naïve", "N", "{"], tokenizer=rules, **specials)
 
 
 def test_save_and_read(vocabulary, tmp_path):

@@ -28,12 +28,8 @@ def run(run_as_module, tmp_path, monkeypatch, capsys):
     def run(name):
         source = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
         for constant, value in SMALL[name].items():
-            source, count = re.subn(
-                rf"^{constant} = .*$",
-                f"{constant} = {value!r}",
-                source,
-                flags=re.M,
-            )
+            line = re.compile(rf"^{constant} = .*$", re.M)
+            source, count = line.subn(f"{constant} = {value!r}", source)
             assert count == 1, constant
         module = run_as_module(f"example_{name}", source, f"{name}.py")
         return module, capsys.readouterr().out

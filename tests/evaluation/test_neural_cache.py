@@ -14,12 +14,8 @@ from memlm_keras.mixtures import NeuralCache
 
 def batches_of(documents, rows):
     tokens = np.random.default_rng(1).integers(V, size=60).astype("int32")
-    return Batches(
-        tokens,
-        batch_size=rows,
-        segment_length=7,
-        document_starts=np.array([0, 11, 40]) if documents else None,
-    )
+    starts = np.array([0, 11, 40]) if documents else None
+    return Batches(tokens, rows, segment_length=7, document_starts=starts)
 
 
 @pytest.mark.parametrize("documents, rows", [(False, 1), (True, 2)])

@@ -168,11 +168,9 @@ def test_documents_begin_anew():
     )
     assert found.sentence.tolist() == [1, 1, 1, 1, 2, 2, 3, 3, 3, 3]
     # After a document comes the first word of another.
-    np.testing.assert_allclose(
-        found.entropy_reduction[[5, 9]],
-        found.entropy[[5, 9]] - found.entropy[0],
-        atol=1e-5,
-    )
+    expected = found.entropy[[5, 9]] - found.entropy[0]
+    reductions = found.entropy_reduction[[5, 9]]
+    np.testing.assert_allclose(reductions, expected, atol=1e-5)
 
 
 @pytest.fixture(scope="module")

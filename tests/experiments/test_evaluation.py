@@ -121,11 +121,9 @@ def test_the_last_epoch_is_measured_too(when, memlm, folder, monkeypatch):
         found = results["last_epoch"][split]["perplexity"]
         assert found == pytest.approx(expected.perplexity, rel=1e-4)
         assert found != pytest.approx(results[split]["perplexity"], rel=1e-3)
-    kept = memlm_keras.evaluation.perplexity(
-        RunFolder(run).model(),
-        evaluation_batches(experiment, model, "test"),
-        verbose=0,
-    )
+    batches = evaluation_batches(experiment, model, "test")
+    measure = memlm_keras.evaluation.perplexity
+    kept = measure(RunFolder(run).model(), batches, verbose=0)
     best = results["test"]["perplexity"]
     assert kept.perplexity == pytest.approx(best, rel=1e-4)
 

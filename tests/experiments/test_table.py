@@ -37,11 +37,9 @@ def test_rows_and_numbers_of_the_papers_tables():
 
 
 def test_a_grid_varies_what_a_row_has_a_use_for():
-    runs = tables.TableRuns(
-        "kong2019/ptb",
-        rows=["vanilla_tied_512", "dn_linear_512"],
-        grid={"rate": ["0.1", "0.4"], "learning_rate": ["0.01"]},
-    )
+    grid = {"rate": ["0.1", "0.4"], "learning_rate": ["0.01"]}
+    names = ["vanilla_tied_512", "dn_linear_512"]
+    runs = tables.TableRuns("kong2019/ptb", rows=names, grid=grid)
     assert [row.changes for row in runs.rows] == [
         {"learning_rate": 0.01},
         {"rate": 0.1, "learning_rate": 0.01},

@@ -139,11 +139,9 @@ def test_numbers_are_those_of_the_model(scheme, browser, addresses, lm):
     assert shown == lm.vocabulary.decode(best)
     # Of three slots, the first held the end of the sentence before.
     weights = lm.attention(ids)[0, -1]
-    np.testing.assert_allclose(
-        numbers(browser, "#attention li", "data-weight"),
-        sorted(weights, reverse=True),
-        atol=1e-3,
-    )
+    drawn = numbers(browser, "#attention li", "data-weight")
+    expected = sorted(weights, reverse=True)
+    np.testing.assert_allclose(drawn, expected, atol=1e-3)
     # Markup is shown, and not run.
     assert [e.text for e in found(browser, "#words button")] == words
     assert found(browser, "#name")[0].text == browser.title == "small<b>"

@@ -67,11 +67,9 @@ def require_failed(model, names, **arguments):
 )
 def test_models_with_a_memory_pass(recurrent, memory, length):
     certificate = certify(shared(recurrent, memory), length=length)
-    assert results(certificate) == {
-        "passed": NAMES.keys() - {"same"},
-        "failed": set(),
-        "not applicable": {"same"},
-    }, certificate
+    found = results(certificate)
+    assert found["passed"] == NAMES.keys() - {"same"}, certificate
+    assert found["not applicable"] == {"same"}
 
 
 @pytest.mark.parametrize(

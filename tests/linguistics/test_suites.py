@@ -185,18 +185,11 @@ def test_accuracies_and_the_table(tmp_path):
     with open(tmp_path / "regions.tsv", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     assert len(rows) == 2 * 2 * 2 * 4
-    assert rows[1] == {
-        "suite": "number_mine",
-        "circuit": "Agreement",
-        "item": "1",
-        "condition": "same",
-        "region": "2",
-        "region_name": "verb",
-        "content": "w3",
-        "surprisal_bits": f"{5 / math.log(2):.6f}",
-        "unknown": "",
-        "correct": "1",
-    }
+    names = "suite circuit item condition region region_name content "
+    names += "surprisal_bits unknown correct"
+    bits = f"{5 / math.log(2):.6f}"
+    values = f"number_mine,Agreement,1,same,2,verb,w3,{bits},,1"
+    assert rows[1] == dict(zip(names.split(), values.split(","), strict=True))
 
 
 def test_suites_of_one_name_are_apart(tmp_path):

@@ -22,12 +22,9 @@ def text(random):
 
 @pytest.fixture(params=[True, False], ids=["lines", "stream"])
 def model(request, text):
-    return KneserNey(
-        len(VOCABULARY),
-        order=4,
-        minimum_counts=[1, 1, 1, 2],
-        sentence_boundaries=request.param,
-    ).fit(text, verbose=0)
+    options = {"order": 4, "minimum_counts": [1, 1, 1, 2]}
+    options["sentence_boundaries"] = request.param
+    return KneserNey(len(VOCABULARY), **options).fit(text, verbose=0)
 
 
 def test_a_file_has_the_lines_of_the_format(model, tmp_path):

@@ -83,11 +83,9 @@ def test_weights_at_the_edge():
     weights = mixture_weights([impossible, [-2.0, -2.0]])
     assert 0 < weights[0] < 1
     # Probabilities far below what a float can hold.
-    np.testing.assert_allclose(
-        mixture_weights(scores := np.array([[-5000.0, -1.0], [-5001.0, 0.0]])),
-        mixture_weights(scores + 4000),
-        atol=1e-6,
-    )
+    scores = np.array([[-5000.0, -1.0], [-5001.0, 0.0]])
+    found, expected = mixture_weights(scores), mixture_weights(scores + 4000)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 @pytest.fixture

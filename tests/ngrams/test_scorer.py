@@ -34,11 +34,8 @@ def models(text):
     lines = KneserNey(20, order=3).fit(text[:2000], verbose=0)
     stream = KneserNey(20, order=3, sentence_boundaries=False)
     stream.fit(text[:2000], verbose=0)
-    return {
-        "lines": lines,
-        "stream": stream,
-        "mixture": Mixture([stream, UnigramCache(20, 5)], [0.7, 0.3]),
-    }
+    mixture = Mixture([stream, UnigramCache(20, 5)], [0.7, 0.3])
+    return {"lines": lines, "stream": stream, "mixture": mixture}
 
 
 every_model = pytest.mark.parametrize("name", ["lines", "stream", "mixture"])

@@ -78,12 +78,9 @@ def logged(paper, folder):
         if name.partition("/")[0] == paper or "/" not in name:
             words = shlex.split(results["command"])[1:]
             positional, values, overrides = read(*words)
-            experiment = Experiment(
-                positional.preset,
-                values["dataset"],
-                seed=values.get("seed", 0),
-                **overrides,
-            )
+            overrides["seed"] = values.get("seed", 0)
+            of_run = positional.preset, values["dataset"]
+            experiment = Experiment(*of_run, **overrides)
             found.add(identity(experiment, values))
     return found
 
