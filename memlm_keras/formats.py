@@ -61,7 +61,10 @@ _FORMATS = {
         "memlm_keras.serving.onnx.write_triton",
         server="Triton",
         place="model_repository/{name}",
-        start="tritonserver --model-repository={folder}",
+        # Triton has no password, and listens on all addresses by default.
+        start="tritonserver --model-repository={folder} "
+        "--http-address=127.0.0.1 --grpc-address=127.0.0.1 "
+        "--metrics-address=127.0.0.1",
         suffix="",
         packages=ONNX,
         mark="config.pbtxt",

@@ -30,7 +30,7 @@ def check_pictures(experiment, pictures):
     if "sentence" in pictures and not pictures["sentence"].split():
         raise options.UsageError("sentence must hold at least one word.")
     if ("premise" in pictures) != ("hypothesis" in pictures):
-        raise options.UsageError("Give both premise and hypothesis.")
+        raise options.UsageError("Give both --premise and --hypothesis.")
     if not names:
         return
     memory = experiment.preset.get("model", {}).get("memory")

@@ -299,6 +299,8 @@ class LanguageModelExperiment(Experiment):
 
     def examples(self, path):
         prompt = _prompt(self.corpus)
+        if "Bidirectional" in str(self.preset["model"].get("memory")):
+            return [f'memlm score {path} "{prompt}"']
         return [f'memlm generate {path} "{prompt}"', f"memlm export {path}"]
 
 

@@ -391,11 +391,11 @@ def _check_completion(experiment, asked):
     if len(paths) == 1:
         ((name, path),) = paths.items()
         raise UsageError(
-            f"Give both questions and answers. Received: {name}={path}"
+            f"Give both --questions and --answers. Received: --{name}={path}"
         )
     for name, path in paths.items():
         if not pathlib.Path(path).is_file():
-            raise UsageError(f"There is no file {name}={path}.")
+            raise UsageError(f"There is no file --{name}={path}.")
     memlm.data.completion_questions(*paths.values())
 
 

@@ -345,6 +345,10 @@ def test_minimal_pairs(memlm, refused, run, folder):
     ]
     assert (folder / "pairs.png").stat().st_size > 1000
     assert len(read_csv(folder / "pairs.tsv", "\t")) == 3
+    (folder / "others.csv").write_text("the man,man the\n")
+    told = memlm("pairs", run, "others.csv", flags[0])
+    assert "--published has no accuracy of these paradigms." in told.out
+    assert "| lstm |" not in told.out
 
     # Another seed of the setting, and one without a run folder.
     other = run.with_name(run.name.replace("seed0", "seed1"))
@@ -405,7 +409,7 @@ def test_an_export_to_onnx_and_triton(memlm, refused, run, folder):
     told = memlm("export", run, "--format=onnx")
     assert (folder / f"{NAME}.onnx").stat().st_size > 1000
     told = memlm("export", run, "--for=triton")
-    assert "--model-repository=" in told.out
+    assert "--http-address=127.0.0.1" in told.out
     assert (folder / "model_repository" / NAME / "config.pbtxt").exists()
     flags = ("--format=onnx", "--contract=sherpa")
     refused("SubwordVocabulary", "export", run, "x.onnx", *flags)

@@ -250,6 +250,8 @@ def test_sentence_completion_by_a_bidirectional_model(folder):
     experiment = Experiment(
         "tran2016/completion_birm_256", "text", scale=0.05, batch_size=4
     )
+    (example,) = experiment.examples("run")
+    assert example.startswith("memlm score run ")
     measures = write_questions(folder)
     found = experiment.run("run", epochs=1, verbose=0, measures=measures)
     answered = found["completion"]
@@ -259,8 +261,8 @@ def test_sentence_completion_by_a_bidirectional_model(folder):
     assert "NO PERPLEXITY" in found["validation"]["protocol"]
     assert found["dropout"] == {"between": 0.3, "outputs": 0.3}
     for wrong, message in (
-        ({"questions": "x"}, "both questions and answers"),
-        ({"questions": "x", "answers": "y"}, "no file questions=x"),
+        ({"questions": "x"}, "both --questions and --answers"),
+        ({"questions": "x", "answers": "y"}, "no file --questions=x"),
     ):
         with pytest.raises(UsageError, match=message):
             experiment.run("other", measures=wrong)

@@ -154,6 +154,9 @@ def _table(result, published):
     }
     lowest = result.levels[-1]
     every = set().union(*result.paradigms(lowest).values())
+    if published and not any(map(every.intersection, published.values())):
+        print("--published has no accuracy of these paradigms.\n")
+        published = {}
     rows = [("overall", result.accuracy, every)]
     for level in result.levels:
         paradigms = result.paradigms(level)
