@@ -24,6 +24,7 @@ from told import python
 from written_files import read_csv
 
 import memlm_keras
+from memlm_keras import formats
 from memlm_keras.experiments import command_line
 from memlm_keras.experiments import process as process_module
 from memlm_keras.experiments.commands.presets import describe
@@ -409,11 +410,17 @@ def test_an_export_to_onnx_and_triton(memlm, refused, run, folder):
     told = memlm("export", run, "--format=onnx")
     assert (folder / f"{NAME}.onnx").stat().st_size > 1000
     told = memlm("export", run, "--for=triton")
-    assert "--http-address=127.0.0.1" in told.out
+    assert "--model-repository=" in told.out
     assert (folder / "model_repository" / NAME / "config.pbtxt").exists()
     flags = ("--format=onnx", "--contract=sherpa")
     refused("SubwordVocabulary", "export", run, "x.onnx", *flags)
     refused("Leave out --format", "export", run, "--for=triton", flags[0])
+
+
+def test_triton_is_started_for_this_machine_alone():
+    start = formats.formats()["triton"].start
+    for port in ("http", "grpc", "metrics"):
+        assert f"--{port}-address=127.0.0.1" in start
 
 
 def test_a_command_given_twice_destroys_nothing(train, run, folder):
