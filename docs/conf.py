@@ -110,10 +110,13 @@ def write_pages(app):
 
 
 def write_model_pages(app):
-    """With the tag `models`, writes a page of each trained model."""
+    """With the tag `models`, writes a page of each of our trained models."""
     if not app.tags.has("models"):
         return
     for name in trained.SOURCES:
+        # Trained models of papers have no link on the first page.
+        if not name.startswith("memlm/"):
+            continue
         metadata = trained.read_metadata(trained.find(name))
         memlm_keras.serving.export(
             memlm_keras.LanguageModel.from_preset(name),

@@ -6,6 +6,7 @@ the top of a file, and a private docstring as a public one.
 
 import ast
 import collections
+import functools
 import graphlib
 import importlib
 import pathlib
@@ -111,6 +112,19 @@ def test_no_import_cycles():
     graph = {name: set(imports(name)) - {name} for name in SOURCES}
     # Raises an error that shows a cycle.
     list(graphlib.TopologicalSorter(graph).static_order())
+
+
+def test_the_tower_has_few_floors():
+    """The longest chain of imports within `experiments`; may only fall."""
+
+    @functools.cache
+    def floor(name):
+        below = {each for each in imports(name) if each in tower} - {name}
+        return 1 + max(map(floor, below), default=0)
+
+    head = "memlm_keras.experiments"
+    tower = {name for name in SOURCES if name.startswith(f"{head}.")}
+    assert max(map(floor, tower)) <= 7
 
 
 def test_private_modules_of_keras_are_imported_in_one_file():

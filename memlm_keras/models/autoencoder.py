@@ -35,8 +35,8 @@ class SequenceAutoencoder(DualSequenceModel):
     forcing); in `generate`, it reads the tokens that it generated.
 
     Args:
-        vocabulary_size, embedding_dim, initializer, embeddings_initializer,
-            name, dtype: see `EntailmentClassifier`.
+        vocabulary_size, embedding_dim, initializer: see `EntailmentClassifier`.
+        embeddings_initializer, name, dtype: see `EntailmentClassifier`.
         encoder: Keras recurrent layer, or cell, that reads the sequence.
         decoder: layer or cell that generates the sequence, with the encoder's
             number of units.

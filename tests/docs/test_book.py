@@ -100,7 +100,8 @@ def test_examples_are_pages(site, example):
 def test_trained_models_run_on_its_pages(site):
     front = (site / "index.html").read_text(encoding="utf-8")
     pages = re.findall(r'href="(memlm/[^"]+)"', front)
-    assert {*pages} == {f"{name}/index.html" for name in trained.SOURCES}
+    names = [name for name in trained.SOURCES if name.startswith("memlm/")]
+    assert {*pages} == {f"{name}/index.html" for name in names}
     assert all((site / page).is_file() for page in pages)
 
 
