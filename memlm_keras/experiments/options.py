@@ -39,7 +39,12 @@ class NoUseError(UsageError):
 
 
 # Errors that a wrong path raises.
-OF_PATHS = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+OF_PATHS = (
+    FileExistsError,
+    FileNotFoundError,
+    IsADirectoryError,
+    NotADirectoryError,
+)
 
 
 def text_of(error):

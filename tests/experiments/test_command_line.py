@@ -417,6 +417,14 @@ def test_an_export_to_onnx_and_triton(memlm, refused, run, folder):
     refused("Leave out --format", "export", run, "--for=triton", flags[0])
 
 
+def test_no_model_is_read_for_a_path_that_is_taken(refused, run, folder):
+    (folder / "taken.onnx").touch()
+    (run / "model.keras").rename(folder / "elsewhere.keras")
+    flags = ("taken.onnx", "--format=onnx")
+    refused("taken.onnx ... --overwrite", "export", run, *flags)
+    (folder / "elsewhere.keras").rename(run / "model.keras")
+
+
 def test_triton_is_started_for_this_machine_alone():
     start = formats.formats()["triton"].start
     for port in ("http", "grpc", "metrics"):

@@ -67,12 +67,13 @@ def export(
         raise options.UsageError("--for sets the format. Leave out --format.")
     format = for_ or format or "tf_saved_model"
     opened = open_run(run)
-    model = opened.model_that(cache=cache)
     about = formats.formats()[format]
     path = folder or about.place.format(name=opened.name + "-cache" * cache)
     is_saved = format == "tf_saved_model"
     with options.wrong_use():
         memlm.serving.check_path(path, overwrite, format)
+    model = opened.model_that(cache=cache)
+    with options.wrong_use():
         path = memlm.serving.export(
             model,
             path,
