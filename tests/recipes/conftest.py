@@ -14,7 +14,12 @@ RECIPES = pathlib.Path(__file__).parents[2] / "recipes"
 def loaded(name):
     """The module of a program, with flags of its own."""
     with pytest.MonkeyPatch.context() as patch:
-        own = dict(vars(flags.FLAGS)["__flags"])
+        # TensorFlow's exports read flags of absl; those of other programs may
+        # have the names of this program's.
+        every = vars(flags.FLAGS)["__flags"]
+        modules = flags.FLAGS.flags_by_module_dict().items()
+        of_absl = [f for m, fs in modules if m.startswith("absl") for f in fs]
+        own = {name: flag for name, flag in every.items() if flag in of_absl}
         patch.setitem(vars(flags.FLAGS), "__flags", own)
         spec = importlib.util.spec_from_file_location(
             name, RECIPES / f"{name}.py"
