@@ -783,7 +783,7 @@ def as_dataset(model, batches, steps_per_epoch=None):
         and distribution.num_devices(model) == 1
         and not steps_per_epoch
     )
-    if backend == "torch" and simple and not ops.zeros(1).is_cuda:
+    if backend == "torch" and simple and ops.zeros(1).device.type == "cpu":
         from torch.utils.data import DataLoader
 
         return DataLoader(batches, batch_size=None)
