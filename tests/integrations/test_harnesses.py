@@ -61,7 +61,7 @@ def ours(lm, pairs):
 
 @pytest.fixture(scope="module")
 def wrapped(lm):
-    pytest.importorskip("transformers", reason="`huggingface` is not installed")
+    pytest.importorskip("transformers", reason="needs the extra huggingface")
     from memlm_keras.integrations.huggingface import modeling as huggingface
 
     return huggingface.wrap(lm)

@@ -20,7 +20,9 @@ from memlm_keras.data import Vocabulary
 from memlm_keras.integrations.web import writer as web
 
 NODE = shutil.which("node")
-pytestmark = pytest.mark.skipif(not NODE, reason="install nodejs")
+pytestmark = pytest.mark.skipif(
+    not NODE, reason="needs nodejs to run JavaScript"
+)
 STRINGS = 800
 WORDS = """
     the cats sat on a mat Été naïve 12.5 -7/8 <unk> </s> <s> <sym> <0x41>
