@@ -270,7 +270,7 @@ def _run(arguments):
     values.pop("traceback", None)
     if options.VERBOSE in command.options:
         values.setdefault("verbose", 1 if sys.stdout.isatty() else 2)
-    _require_new_files(command, positional, values)
+    written = _files_to_write(command, positional, values)
     with process.signals_raise():
         if children.PARENT in os.environ:
             children.end_with_parent()
@@ -278,14 +278,17 @@ def _run(arguments):
             values.pop("backend", None), values.pop("matmul_precision", None)
         )
         typed = shlex.join(["memlm", *arguments])
-        return command.run(positional, values, typed) or 0
+        status = command.run(positional, values, typed) or 0
+        process.print_notes(*(f"Wrote {path}" for path in written))
+        return status
 
 
-def _require_new_files(command, positional, values):
-    """Raises `UsageError` for an output path that is a folder or in use."""
-    written = {o.name for o in command.options if o.writes}
-    for name in filter(written.__contains__, values):
-        path = values[name]
+def _files_to_write(command, positional, values):
+    """Returns the output paths; raises `UsageError` for one that is a folder,
+    in use, or not named as what is written."""
+    suffixes = {o.name: o.writes for o in command.options}
+    written = {k: v for k, v in values.items() if suffixes.get(k) is not None}
+    for name, path in written.items():
         if os.path.isdir(path):
             raise UsageError(
                 f"--{name}={path} is a folder. Name a file, such as "
@@ -304,6 +307,11 @@ def _require_new_files(command, positional, values):
                 f"--{name}={path} is read or written by this command already, "
                 "and would be lost. Choose another file"
             )
+        if not path.lower().endswith(suffixes[name]):
+            raise UsageError(
+                f"--{name} must end in {suffixes[name]}. Received: {path}"
+            )
+    return written.values()
 
 
 def _status(error, arguments):

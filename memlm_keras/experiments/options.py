@@ -100,7 +100,7 @@ class Option:
     kinds: tuple = tuple(KINDS)  # kinds of models that use it
     # Replaces the name and value in the name of a run folder, if not `None`.
     label: str | None = None
-    writes: bool = False  # whether the value is a file to write
+    writes: str | None = None  # suffix of a file to write
 
     def read(self, value):
         """Converts a value or string; raises `UsageError` if it is invalid."""
@@ -196,7 +196,7 @@ _of_language = functools.partial(Option, kinds=(LANGUAGE_MODEL,))
 _of_pairs = functools.partial(Option, kinds=(CLASSIFIER,))
 _of_autoencoders = functools.partial(Option, kinds=(AUTOENCODER,))
 
-to_write = functools.partial(Option, type=str, writes=True)
+to_write = functools.partial(Option, type=str, writes="")
 
 # Names of corpora for models of texts and of sentence pairs.
 TEXTS = ("embedded", "ptb", "wikitext-2", "cbt")
@@ -545,7 +545,7 @@ BY = (
         choices=("validation", "test"),
     ),
     to_write("out", help="For --by: JSON file to write as well."),
-    to_write("plot", help="For --by: PNG picture to write."),
+    to_write("plot", help="For --by: picture to write.", writes=".png"),
 )
 
 # === Options of several commands ===

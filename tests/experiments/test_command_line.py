@@ -331,6 +331,7 @@ def test_minimal_pairs(memlm, refused, run, folder):
     flags = ("--published=published.jsonl", "--plot=pairs.png")
     told = memlm("pairs", run, "pairs.csv", "--out=pairs.tsv", *flags)
     assert "without <eos>, state reset before each sentence; 3 in" in told.out
+    assert told.err.splitlines()[-2:] == ["Wrote pairs.tsv", "Wrote pairs.png"]
     rows = {
         name: [cell.strip() for cell in cells.split("|")]
         for name, cells in re.findall(r"^\| ([\w ]+) \|(.*)\|$", told.out, re.M)
@@ -556,7 +557,7 @@ OUTPUTS = [
     (name, option.name)
     for name, command in command_line.COMMANDS.items()
     for option in command.options
-    if option.writes
+    if option.writes is not None
 ]
 
 
@@ -576,6 +577,7 @@ def test_outputs_replace_no_folder_and_nothing_that_is_read(
 def test_no_two_outputs_in_one_file(memlm, refused, folder):
     flags = ("--out=new", "--plot=./new")
     refused("--out=new is read or written", "pairs", "RUN", "text", *flags)
+    refused("must end in .png", "pairs", "RUN", "text", "--plot=new.svg")
 
 
 def test_flags_without_a_value():
@@ -873,6 +875,8 @@ def test_large_arrays_of_pytorch_have_large_pages():
         pytest.skip("needs transparent huge pages")
     script = """
 import resource
+import sys
+sys.argv = ["memlm"]  # which imports PyTorch after the setting
 from memlm_keras.experiments import process
 process.import_keras("torch")
 import torch

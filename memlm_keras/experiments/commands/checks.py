@@ -66,7 +66,8 @@ _NOTE_OF_SUITES = (
     ),
     options.to_write(
         "plot",
-        help="PNG picture of accuracies by phenomenon or circuit to write.",
+        help="Picture of accuracies by phenomenon or circuit to write.",
+        writes=".png",
     ),
     options.Option(
         "published",

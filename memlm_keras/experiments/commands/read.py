@@ -181,7 +181,6 @@ def _write_page(opened, text, out):
     memlm.analysis.write_sentence_page(
         predictions, out, f"Attention of {opened.name}"
     )
-    print(out)
 
 
 @command(
