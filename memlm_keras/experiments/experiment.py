@@ -584,7 +584,7 @@ class Experiment:
                         *callbacks,
                         checkpoint,
                         interruptible,
-                        *([TimeEstimate()] if verbose else []),
+                        *([TimeEstimate(batches)] if verbose else []),
                     ],
                     verbose=verbose,
                 )

@@ -158,32 +158,32 @@ class TimeEstimate(keras.callbacks.Callback):
 
     seconds = 2.0
 
-    def __init__(self):
+    def __init__(self, batches):
         super().__init__()
+        # A resumed epoch has fewer batches than the others.
+        self._batches = batches
+        self._epoch = self._count = 0
         self._started = self._begin = None
         self._printed = False
-        self._done = 0
 
     def on_epoch_begin(self, epoch, logs=None):
-        # A resumed run does not begin at epoch 0.
-        self._done = epoch
+        self._epoch = epoch
 
     def on_train_batch_end(self, batch, logs=None):
-        now = time.perf_counter()
-        steps, epochs = (self.params.get(k) for k in ("steps", "epochs"))
-        if self._printed or not steps:
+        if self._printed:
             return
-        batch += self._done * steps
+        now, self._count = time.perf_counter(), self._count + 1
         if self._started is None:
             self._started = now
         elif self._begin is None:
             if now - self._started >= self.seconds:
-                self._begin = batch, now
+                self._begin = self._count, now
         elif now - self._begin[1] >= self.seconds:
             self._printed = True
             first, begin = self._begin
-            epochs -= self._done
-            epoch = (now - begin) / (batch - first) * steps
+            epochs = self.params["epochs"] - self._epoch
+            seconds = (now - begin) / (self._count - first)
+            epoch = seconds * self._batches.batches_per_epoch
             print(
                 f"\nAn epoch takes about {_minutes(epoch)}; {epochs} "
                 f"epoch{'s' * (epochs > 1)}, if training does not stop "
