@@ -95,7 +95,7 @@ def main(_):
     model.fit(
         batches,
         epochs=FLAGS.epochs,
-        callbacks=[TimeEstimate(), checkpoint],
+        callbacks=[TimeEstimate(batches), checkpoint],
         validation_data=validation,
     )
     hours = (clock() - begin) / 3600
