@@ -216,7 +216,7 @@ _LONG_WINDOW = Case(
 
 
 def _beside_pytorch(variant):
-    """Returns contenders that are compared with PyTorch by hand."""
+    """Returns contenders that are compared with hand-written PyTorch."""
     return (*_pytorch(variant), *_package(variant))
 
 

@@ -193,7 +193,7 @@ def test_folders_of_living_writers_stay(tmp_path):
 
 
 def test_killed_between_old_and_new(tmp_path, monkeypatch):
-    """Where the system cannot exchange, the next writer puts the old back."""
+    """The next writer restores the old folder, if two cannot be exchanged."""
     monkeypatch.setattr(files, "_exchange", lambda one, other: False)
     target = tmp_path / "export"
     replace = os.replace

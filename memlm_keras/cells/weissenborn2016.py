@@ -358,7 +358,7 @@ class AssociativeGRUCell(AssociativeCell):
 
     @property
     def has_own_gradient(self):
-        """Whether `run` is correct: a subclass may override the steps."""
+        """Whether `run` computes the steps: no subclass overrides them."""
         return all(
             getattr(type(self), name) is getattr(AssociativeGRUCell, name)
             for name in ("advance", "trace", "step")

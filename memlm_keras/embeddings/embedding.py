@@ -194,8 +194,8 @@ class GradientMask(Configured, keras.layers.Layer):
         )
 
     def freeze(self, words=None):
-        """Stops gradients of `words`, a boolean array `(V,)`, or of all
-        words."""
+        """Stops the gradients of words that the boolean array `words`,
+        `(V,)`, selects, or of all words."""
         shares = ops.zeros((self.vocabulary_size,))
         if words is not None:
             shares = 1.0 - ops.cast(words, "float32")

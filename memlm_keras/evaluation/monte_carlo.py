@@ -97,7 +97,7 @@ def sampled_perplexity(model, batches, samples=20, seed=0, verbose=1):
     has its own draw, as in training, so probabilities do not sum to one. With
     `other_words="mean"`, the target's probability is too high.
 
-    With noised batches, samples differ in noise and use the mean matrices. With
+    With noised batches, samples differ only in the noise of their inputs. With
     `kneser_ney`, the target of a replaced word is replaced too, as in training,
     so the score is for the replacement.
 

@@ -377,7 +377,7 @@ def _as_dict(where, pair):
 
 
 class TokenizedText:
-    """Token ids of parts of a text, joined by spaces.
+    """Token ids of a text, whose parts are joined by spaces.
 
     Attributes:
         ids: int32 array `(tokens,)`.

@@ -320,8 +320,8 @@ class DeltaRule(DistinctKernels, Memory):
         return (queries, keys, self._by_head(values), rates, decays), new_state
 
     def _as_keys(self, vectors):
-        """Returns vectors of length one, `(B, T, N, K)`; if `holographic`,
-        `(B, 2 T, N, 2 K)`, two vectors for each step."""
+        """Returns unit vectors `(B, T, N, K)`; if `holographic`, two for each
+        step, `(B, 2 T, N, 2 K)`."""
         if not self.holographic:
             return divide_by_length((self._by_head(vectors),), axis=-1)[0]
         pair = complex_vectors.split(ops.cast(vectors, "float32"))

@@ -64,7 +64,7 @@ def measured(page):
 
 
 def cells(page):
-    """Yields first cell, heading and text of each cell of all tables."""
+    """Yields, for each cell, its row's first cell, its heading and its text."""
     text = (RESULTS / f"{page}.md").read_text(encoding="utf-8")
     for table in re.findall(r"(?:^\|.*\n)+", text, re.M):
         header, _, *rows = [

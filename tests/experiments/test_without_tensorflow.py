@@ -1,5 +1,4 @@
-"""`memlm` with Keras and JAX or PyTorch alone, or where TensorFlow is not
-needed."""
+"""`memlm` runs without TensorFlow, and does not import it needlessly."""
 
 import os
 import pathlib

@@ -116,7 +116,7 @@ def stacked(layers):
 
 
 def described(serialized):
-    """Class of an object, and its numbers and words except the units."""
+    """Returns the class of an object, and its arguments except the units."""
     config = dict(serialized["config"])
     if serialized["class_name"] == "ProjectedRNN":
         return described(config["cell"])
