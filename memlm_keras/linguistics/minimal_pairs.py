@@ -15,6 +15,7 @@ from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.data import Split
 from memlm_keras.data import tables
+from memlm_keras.data.text_store import unmarked
 from memlm_keras.evaluation.cloze import Z_95
 from memlm_keras.evaluation.cloze import wilson_interval
 from memlm_keras.models.streaming import StreamingModel
@@ -252,7 +253,8 @@ def minimal_pairs(
 
     Each sentence is read from the initial state, after an end-of-sentence
     token. A sentence's score is the sum of the natural-log probabilities of its
-    words, in float64, without the end of the sentence.
+    words, in float64, without the end of the sentence. The marks `<s>` at its
+    beginning, and `</s>` or `<eos>` at its end, are left out.
 
     Args:
         model: any model that `memlm_keras.evaluation.surprisal` accepts, such
@@ -387,6 +389,9 @@ class TokenizedText:
 
     def __init__(self, vocabulary, parts, eos=False):
         tokenize = vocabulary.tokenizer.tokenize
+        *before, last = parts
+        first, *within = [*before, unmarked(last)]
+        parts = [unmarked(first), *within]
         tokens = tokenize(" ".join(filter(None, parts)))
         self.starts = [0]
         for number in range(1, len(parts)):

@@ -11,6 +11,7 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.data import SubwordVocabulary
 from memlm_keras.data import tables
+from memlm_keras.data.text_store import unmarked
 from memlm_keras.linguistics.minimal_pairs import TokenizedText
 from memlm_keras.models.surprisal import Surprisal
 from memlm_keras.models.surprisal import surprisal
@@ -182,7 +183,8 @@ def stimulus_surprisal(
 
     Raises:
         ValueError: for no rows, a missing column, a sentence without a word,
-            invalid positions, unpaired asterisks, and as for `surprisal`.
+            invalid or overlapping positions, unpaired asterisks, and as for
+            `surprisal`.
 
     Example:
 
@@ -254,7 +256,7 @@ def stimulus_surprisal(
 
 def _words(row, sentence, regions):
     """Returns the words of a row and the number of each word's region, or 0."""
-    words = str(row[sentence]).split()
+    words = unmarked(str(row[sentence])).split()
     if regions != MARKED:
         if not words:
             raise ValueError(f"{sentence} has no word")
@@ -297,6 +299,8 @@ def _numbers_at(text, length, column):
                 f"the region {span} is not within the {length} words of the "
                 "sentence"
             )
+        if any(numbers[first - 1 : last]):
+            raise ValueError(f"{column}={text} has overlapping regions")
         numbers[first - 1 : last] = [number] * (last - first + 1)
     return numbers
 

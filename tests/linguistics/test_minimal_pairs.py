@@ -79,7 +79,8 @@ def test_scores_are_sums_from_the_first_word_on(name):
     few = minimal_pairs(
         model, SENTENCES[:3], VOCABULARY, batch_size=1, verbose=0
     )
-    whole = minimal_pairs(model, SENTENCES, VOCABULARY, verbose=0)
+    marked = [("<s> w1 w2 w3 </s>", "w1 w3 w2 <eos>"), *SENTENCES[1:]]
+    whole = minimal_pairs(model, marked, VOCABULARY, verbose=0)
     np.testing.assert_allclose(few.good, whole.good[:3], rtol=1e-5)
 
 

@@ -22,7 +22,12 @@ from memlm_keras.linguistics import read_stimuli
 from memlm_keras.linguistics import stimulus_surprisal
 
 ROWS = [
-    {"item": "1", "sentence": "w1 w2 w3 w4", "at": "2-3", "position": "x"},
+    {
+        "item": "1",
+        "sentence": "<s> w1 w2 w3 w4 </s>",
+        "at": "2-3",
+        "position": "x",
+    },
     {"item": "2", "sentence": "w1  zebra w4", "at": "3", "position": "y"},
     {"item": "3", "sentence": "w5", "at": "", "position": "z"},
     {"item": "4", "sentence": "w1 w2 w3 w4", "at": "1, 3-4", "position": ""},
@@ -168,6 +173,7 @@ def test_counts():
         ({"at": "5"}, "at", "Row 1: the region 5 is not within the 4 words"),
         ({"at": "0"}, "at", "the region 0 is not within"),
         ({"at": "3-2"}, "at", "the region 3-2 is not within"),
+        ({"at": "2-4, 3"}, "at", "at=2-4, 3 has overlapping regions"),
         ({"at": "third"}, "at", "at must have positions of words, such as 7"),
         ({"at": ""}, "at", "No word is in a region. Received: regions='at'"),
         ({}, "marked", "No word is in a region"),
