@@ -125,6 +125,8 @@ def perplexities(
     `None`."""
     results = {}
     for split in splits:
+        if verbose:
+            print(f"{split} text:")
         found = memlm.evaluation.perplexity(
             model, batches(split), verbose, also, scores=scores(split)
         )

@@ -109,10 +109,10 @@ class LanguageModel(StreamingModel, SequenceModel):
               In training, the loss includes the additional term of a
               supervised mixture; the KL terms of a smoothing are in
               `model.losses`.
-            * `"sample_weight"`, `(batch, time)` float, factors of the losses:
-              the result has no `"logits"`, so that the logits of a large
-              vocabulary need not be in memory at once. Losses whose weight is
-              zero are undefined.
+            * `"sample_weight"`, `(batch, time)` float, by which you multiply the
+              losses: the result has no `"logits"`, so that the logits of a
+              large vocabulary need not be in memory at once. Losses whose
+              weight is zero are undefined.
         training: optional bool.
 
     Returns:

@@ -7,6 +7,7 @@ from memlm_keras import formats
 from memlm_keras import registry
 from memlm_keras import trained
 from memlm_keras.experiments import options
+from memlm_keras.experiments import process
 from memlm_keras.experiments.command_line import command
 from memlm_keras.experiments.opened import open_run
 
@@ -70,6 +71,7 @@ def export(
     about = formats.formats()[format]
     path = folder or about.place.format(name=opened.name + "-cache" * cache)
     is_saved = format == "tf_saved_model"
+    process.import_keras()
     with options.wrong_use():
         memlm.serving.check_path(path, overwrite, format)
     model = opened.model_that(cache=cache)
