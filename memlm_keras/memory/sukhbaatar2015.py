@@ -78,13 +78,7 @@ class MemoryNetwork(WordMemory):
 
     def embed_state(self, state, embed):
         """Adds `"vectors"`, `(B, n - 1, d)`: `A x_i` of the previous words."""
-        vectors, d = embed(state["window"]), self.query_kernel.shape[0]
-        if vectors.shape[-1] != d:
-            raise ValueError(
-                "A `MemoryNetwork` needs embeddings of the size of its inputs, "
-                f"{d}. Received: embeddings of size {vectors.shape[-1]}"
-            )
-        return {**state, "vectors": vectors}
+        return {**state, "vectors": embed(state["window"])}
 
     @over_valid_steps
     def read(self, outputs, state, token_ids=None, mask=None):

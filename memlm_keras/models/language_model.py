@@ -109,10 +109,10 @@ class LanguageModel(StreamingModel, SequenceModel):
               In training, the loss includes the additional term of a
               supervised mixture; the KL terms of a smoothing are in
               `model.losses`.
-            * `"sample_weight"`, `(batch, time)` float, by which you multiply the
-              losses: the result has no `"logits"`, so that the logits of a
-              large vocabulary need not be in memory at once. Losses whose
-              weight is zero are undefined.
+            * `"sample_weight"`, `(batch, time)` float, factors for the
+              losses, which you multiply: the result has no `"logits"`, so that
+              not all of them are in memory at once. Losses whose weight is zero
+              are undefined.
         training: optional bool.
 
     Returns:
@@ -120,10 +120,10 @@ class LanguageModel(StreamingModel, SequenceModel):
 
     Raises:
         ValueError: if an argument or an input is not as described; for a
-            recurrent layer that runs in both directions or backwards, or is
-            `stateful`; for layers or a mixture after a memory that is not
-            causal; for units that the memory cannot divide; and for tied
-            embeddings whose size differs from the memory's outputs.
+            recurrent layer that runs in both directions or backwards, is
+            `stateful`, or below a `MemoryNetwork`; for layers or a mixture
+            after a memory that is not causal; for units that the memory cannot
+            divide; and for tied embeddings of another size than its outputs.
 
     Example:
 
@@ -175,7 +175,7 @@ class LanguageModel(StreamingModel, SequenceModel):
         recurrent = layers.as_recurrent_layers(
             "recurrent", recurrent, at_least=1 if memory is None else 0
         )
-        layers.require_memory(memory, vocabulary_size)
+        layers.require_memory(memory, vocabulary_size, recurrent)
         layers.require_mixture(mixture)
         recurrent_above = layers.as_recurrent_layers(
             "recurrent_above", recurrent_above, at_least=0

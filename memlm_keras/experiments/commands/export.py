@@ -11,8 +11,6 @@ from memlm_keras.experiments import process
 from memlm_keras.experiments.command_line import command
 from memlm_keras.experiments.opened import open_run
 
-_TOP_K = 10
-
 
 @command(
     "Exports a model as a SavedModel for TensorFlow Serving, or in another "
@@ -79,7 +77,7 @@ def export(
         path = memlm.serving.export(
             model,
             path,
-            top_k=min(_TOP_K, model.vocabulary_size),
+            top_k=min(10, model.vocabulary_size),
             overwrite=overwrite,
             format=format,
             quantize=quantize,
