@@ -1,5 +1,7 @@
 """N-gram models where language models are evaluated: perplexity and cloze."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -41,29 +43,19 @@ def models(text):
 every_model = pytest.mark.parametrize("name", ["lines", "stream", "mixture"])
 
 
-@pytest.mark.parametrize("segment_length", [1, 7, 2000])
+@pytest.mark.parametrize("rows, time", [(1, 1), (1, 200), (3, 4)])
 @every_model
-def test_one_row_equals_the_whole_text(models, text, name, segment_length):
-    model, read = models[name], text[2000:]
-    result = perplexity(model, Batches(read, 1, segment_length), verbose=0)
-    expected = model.perplexity(read, verbose=0)
-    assert result.loss == pytest.approx(expected.loss, rel=1e-12)
-    assert result.predicted_tokens == result.total_tokens == len(read)
-    assert result.protocol.endswith(f"each row; {model.description}")
-
-
-@every_model
-def test_each_row_begins_after_the_token_before_it(models, text, name):
+def test_each_row_begins_after_the_token_before_it(
+    models, text, name, rows, time
+):
     model, read = models[name], text[2000:2101]
-    result = perplexity(model, Batches(read, 3, 4), verbose=0)
-    loss = 0.0
-    edges = np.arange(4) * 101 // 3
-    for begin, end in zip(edges[:-1], edges[1:]):
-        if begin:
-            loss -= model.score(read[begin - 1 : end])[1:].sum()
-        else:
-            loss -= model.score(read[:end]).sum()
+    result = perplexity(model, Batches(read, rows, time), verbose=0)
+    loss = -model.score(read[: 101 // rows]).sum()
+    for begin, end in itertools.pairwise(np.arange(1, rows + 1) * 101 // rows):
+        loss -= model.score(read[begin - 1 : end])[1:].sum()
     assert result.loss == pytest.approx(loss, rel=1e-12)
+    assert result.predicted_tokens == result.total_tokens == 101
+    assert result.protocol.endswith(f"each row; {model.description}")
 
 
 @every_model
