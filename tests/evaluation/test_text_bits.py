@@ -56,19 +56,6 @@ def test_an_unknown_word_costs_its_letters(read):
     assert bits.per_word == pytest.approx(bits.bits / 11)
 
 
-def test_spellings_are_probabilities(read):
-    corpus = read(minimum_count=2)
-
-    def probability(character):
-        counts = corpus.test.counts._replace(unknown={character: 1})
-        unknown = Split(corpus.test.tokens, None, counts)
-        return 2 ** -text_bits(0, unknown, corpus.vocabulary).spelling
-
-    letters = {*"thecat"}
-    others = (1114112 - len(letters)) * probability("Ω")
-    assert 0 < sum(map(probability, letters)) + others < 1
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
