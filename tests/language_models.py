@@ -7,12 +7,16 @@ import numpy as np
 import pytest
 from layers import assert_close
 
+from memlm_keras import Ensemble
 from memlm_keras import LanguageModel
 from memlm_keras import cells
 from memlm_keras import memory as memories
 from memlm_keras.data import Batches
 from memlm_keras.data import Vocabulary
+from memlm_keras.mixtures import NeuralCache
 from memlm_keras.ngrams import KneserNey
+from memlm_keras.ngrams import Mixture
+from memlm_keras.ngrams import UnigramCache
 from references import daniluk2017 as reference
 
 V = 23
@@ -91,6 +95,19 @@ def counted():
     tokens = np.random.default_rng(0).zipf(1.5, 400).astype("int32") % V
     tokens[7::8] = 0
     return KneserNey(V, order=3, discounts=0.5).fit(tokens, verbose=0)
+
+
+# Functions of one model of each kind that has scores of words.
+KINDS = {
+    "lstm": lambda: shared("lstm", "none"),
+    "memory": shared,
+    "cache": lambda: shared("lstm", "none").with_mixture(
+        NeuralCache(4, 0.5, 0.3)
+    ),
+    "ensemble": lambda: Ensemble([shared("lstm", "none"), shared()]),
+    "ngrams": counted,
+    "mixed": lambda: Mixture([counted(), UnigramCache(V, 5, 0.9)], [0.8, 0.2]),
+}
 
 
 class Preferring:

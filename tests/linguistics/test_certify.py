@@ -6,11 +6,11 @@ import json
 import keras
 import numpy as np
 import pytest
+from language_models import KINDS
 from language_models import V
 from language_models import counted
 from language_models import shared
 
-from memlm_keras import Ensemble
 from memlm_keras import LanguageModel
 from memlm_keras.evaluation import DynamicEvaluator
 from memlm_keras.linguistics import certify
@@ -80,20 +80,15 @@ def test_models_with_a_memory_pass(recurrent, memory, length):
         ("adaptive", "pieces rows same"),
         ("ngrams", "same"),
         ("unigram cache", "same"),
-        ("mixture of ngrams", "same"),
+        ("mixed", "same"),
         ("function", "pieces rows same"),
     ],
 )
 def test_every_kind_passes(kind, left_out):
-    lm = shared("lstm", "none")
-    cache = UnigramCache(V, 5, 0.9)
     model = {
-        "cache": lambda: lm.with_mixture(NeuralCache(4, 0.5, 0.3)),
-        "ensemble": lambda: Ensemble([lm, shared()]),
-        "adaptive": lambda: DynamicEvaluator(lm, rate=0.5, decay=0.1),
-        "ngrams": counted,
-        "unigram cache": lambda: cache,
-        "mixture of ngrams": lambda: Mixture([counted(), cache], [0.8, 0.2]),
+        **KINDS,
+        "adaptive": lambda: DynamicEvaluator(KINDS["lstm"](), 0.5, decay=0.1),
+        "unigram cache": lambda: UnigramCache(V, 5, 0.9),
         "function": lambda: counted().score,
     }[kind]()
     certificate = certify(model, vocabulary_size=V)
@@ -154,13 +149,6 @@ class Peeks(Counts):
             state = {"seen": self.count(state["seen"], column)}
         found = self.predict(state["seen"])
         return np.repeat(found[:, None], tokens.shape[1], 1), state
-
-
-class ScoresPeek(Counts):
-    def score(self, token_ids, state=None):
-        found = super().score(token_ids, state)
-        found[:, :-1] += 1e-3 * token_ids[:, 2:]
-        return found
 
 
 class Unnormalised(Counts):
@@ -261,37 +249,15 @@ class Places:
     def log_probabilities_at(self, text, begin, end):
         return np.concatenate(
             [
-                self.log_probabilities(self.context(text, place)[None])
+                self.log_probabilities(text[None, :place])
                 for place in range(begin, end)
             ]
         )
-
-    def context(self, text, place):
-        return text[:place]
-
-
-class PlacesLearnFirst(Places):
-    def context(self, text, place):
-        return text[: place + 1]
-
-
-class PlacesUnnormalised(Places):
-    def log_probabilities_at(self, text, begin, end):
-        return super().log_probabilities_at(text, begin, end) + 0.01
 
 
 class PlacesOfParts(Places):
     def log_probabilities_at(self, text, begin, end):
         return super().log_probabilities_at(text[begin:], 0, end - begin)
-
-
-class PlacesRemember(Places):
-    def __init__(self):
-        self.last = np.zeros(0, "int32")
-
-    def context(self, text, place):
-        before, self.last = self.last, text[:place]
-        return np.concatenate([before, self.last])
 
 
 class PlacesOfRowsMeet(Places):
@@ -305,7 +271,6 @@ class PlacesOfRowsMeet(Places):
     [
         (Begins, ""),
         (Peeks, "causal first pieces"),
-        (ScoresPeek, "causal first"),
         (Unnormalised, "normalised"),
         (LearnsFirst, "first"),
         (ForgetsBetweenSteps, "pieces"),
@@ -314,10 +279,7 @@ class PlacesOfRowsMeet(Places):
         (IgnoresDocuments, "resets"),
         (Fails, "causal normalised first pieces resets rows"),
         (Places, ""),
-        (PlacesLearnFirst, "causal first"),
-        (PlacesUnnormalised, "normalised"),
         (PlacesOfParts, "pieces"),
-        (PlacesRemember, "causal resets"),
         (PlacesOfRowsMeet, "rows"),
     ],
 )
@@ -441,15 +403,12 @@ def test_a_memory_that_looks_ahead_in_long_texts():
     "make, length",
     [
         (lambda: shared("lstm", "none"), 32),
-        (lambda: shared("lstm", "attention"), 72),
         (lambda: shared().with_mixture(NeuralCache(100, 1, 0.1)), 108),
         (lambda: DynamicEvaluator(shared("lstm", "delta_rule"), 0.1), 72),
-        (lambda: Ensemble([shared("lstm", "none"), shared()]), 72),
-        (lambda: UnigramCache(V, 50), 58),
+        (KINDS["ensemble"], 72),
         (lambda: Mixture([Counts(), UnigramCache(V, 40)], [0.5, 0.5]), 48),
-        (Counts, 32),
     ],
-)  # fmt: skip
+)
 def test_a_text_is_longer_than_windows_and_chunks(make, length):
     assert module._length_of(make()) == length
 

@@ -7,6 +7,7 @@ import zipfile
 import numpy as np
 import pytest
 from corpus_files import shared_data
+from language_models import KINDS
 from language_models import VOCABULARY
 from language_models import Preferring
 from language_models import V
@@ -17,7 +18,6 @@ from language_models import summed
 from scipy import stats
 from written_files import read_csv
 
-from memlm_keras import Ensemble
 from memlm_keras.data import SubwordVocabulary
 from memlm_keras.data import Vocabulary
 from memlm_keras.evaluation import DynamicEvaluator
@@ -26,9 +26,6 @@ from memlm_keras.linguistics import read_minimal_pairs
 from memlm_keras.linguistics.minimal_pairs import PUBLISHED
 from memlm_keras.linguistics.minimal_pairs import published_mean
 from memlm_keras.linguistics.minimal_pairs import read_published
-from memlm_keras.mixtures import NeuralCache
-from memlm_keras.ngrams import Mixture
-from memlm_keras.ngrams import UnigramCache
 
 SENTENCES = [
     ("w1 w2 w3", "w1 w3 w2"),
@@ -48,17 +45,7 @@ class Distributions:
         self.log_probabilities_at = counted().log_probabilities_at
 
 
-MODELS = {
-    "lstm": lambda: shared("lstm", "none"),
-    "memory": shared,
-    "cache": lambda: shared("lstm", "none").with_mixture(
-        NeuralCache(4, 0.5, 0.3)
-    ),
-    "ensemble": lambda: Ensemble([shared("lstm", "none"), shared()]),
-    "counted": counted,
-    "cached": lambda: Mixture([counted(), UnigramCache(V, 5, 0.9)], [0.8, 0.2]),
-    "distributions": Distributions,
-}
+MODELS = {**KINDS, "distributions": Distributions}
 
 
 @pytest.mark.backend
