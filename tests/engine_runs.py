@@ -21,10 +21,10 @@ import onnx_runs
 import sherpa_runs
 from preset_families import V
 from preset_families import small
+from told import ROOT
 
 from memlm_keras.serving import export
 
-ROOT = pathlib.Path(__file__).parents[1]
 CLIENTS = ROOT / "tests" / "serving"
 STEPS = 100
 FAMILIES = tuple(

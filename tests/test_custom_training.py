@@ -1,21 +1,15 @@
 """The training loops of `docs/custom_training.md`, as they stand there."""
 
-import pathlib
 import re
 
 import keras
 import numpy as np
 import pytest
-
-import memlm_keras
+from told import ROOT
 
 pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("xla")]
 
-PAGE = (
-    pathlib.Path(memlm_keras.__file__).parents[1]
-    / "docs"
-    / "custom_training.md"
-).read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "custom_training.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python ?(\w*)\n(.*?)^```$", PAGE, re.M | re.S)
 LOOPS = [code for name, code in BLOCKS if name == keras.backend.backend()]
 (SETTING,) = [code for name, code in BLOCKS if not name]

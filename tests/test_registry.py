@@ -135,20 +135,6 @@ def test_presets_can_be_looked_at_without_a_trace(name):
         assert key != "seed" or item == 0
 
 
-def test_precision_is_that_of_the_program():
-    policy = keras.config.dtype_policy()
-    try:
-        keras.config.set_dtype_policy("mixed_bfloat16")
-        assert "float" not in json.dumps(presets.get("tran2016/rmr_tm_gated"))
-        model = memlm_keras.LanguageModel.from_preset(
-            "daniluk2017/key_value", 11, scale=0.02
-        )
-        assert model.recurrent[0].compute_dtype == "bfloat16"
-        assert model.memory.compute_dtype == "bfloat16"
-    finally:
-        keras.config.set_dtype_policy(policy)
-
-
 DISTRIBUTION = """\
 Metadata-Version: 2.1
 Name: {name}

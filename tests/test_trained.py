@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from language_models import VOCABULARY
 from language_models import V
 from language_models import array
 from language_models import close
@@ -24,16 +25,12 @@ ENGLISH = "memlm/english"
 PERSON = "ruth ellis was born in york in 1871"
 
 
-def vocabulary():
-    return memlm.data.Vocabulary([f"word_{i}" for i in range(V - 2)])
-
-
 @pytest.fixture
 def folder(tmp_path):
     """Folder of a model that is named `mine/small` below it."""
     path = tmp_path / "presets" / "mine" / "small"
     card = {"perplexity": 12.345, "command": "python build.py", "text": "a|b"}
-    make(vocabulary=vocabulary()).save_to_preset(path, card=card)
+    make(vocabulary=VOCABULARY).save_to_preset(path, card=card)
     return path
 
 
@@ -81,13 +78,13 @@ def test_weights_that_a_file_replaces_are_not_drawn():
 def test_trained_classifiers_and_smoothed_models(tmp_path):
     pairs = memlm.EntailmentClassifier.from_preset(
         "weissenborn2016/dual_am_gru_shared",
-        vocabulary=vocabulary(),
+        vocabulary=VOCABULARY,
         labels=("yes", "no"),
         scale=0.04,
     )
     pairs.save_to_preset(tmp_path / "pairs")
     loaded = memlm.EntailmentClassifier.from_preset(tmp_path / "pairs")
-    texts = "word_1 word_2", "word_3"
+    texts = "w1 w2", "w3"
     found, expected = ([*m.classify(*texts).values()] for m in (loaded, pairs))
     close(found, expected)
     with pytest.raises(ValueError, match="`memlm_keras.EntailmentClassifier`:"):
@@ -261,14 +258,6 @@ def test_evaluation_and_export_take_trained_models(memlm_command, tmp_path):
     version = tmp_path / "saved_models" / "embedded_lstm" / "1"
     page = (version / "assets.extra" / "model_card.md").read_text()
     assert "* command: python recipes/trained.py" in page
-
-
-def test_commands_name_the_nearest_trained_model(memlm_command, folder):
-    status, _, err = memlm_command("score", "memlm/embeded_lstm", "the")
-    assert status == 2 and f"Did you mean {LSTM}?" in err
-    (folder / "model.weights.h5").unlink()
-    status, _, err = memlm_command("score", folder, "the")
-    assert status == 1 and err.count("\n") == 1 and "python build.py" in err
 
 
 def test_presets_list_trained_models(memlm_command, folder, monkeypatch):

@@ -4,7 +4,6 @@ Commands, also those of docs/results, run up to training.
 """
 
 import importlib.util
-import pathlib
 import re
 import shlex
 import string
@@ -12,6 +11,7 @@ import string
 import corpus_files
 import keras
 import pytest
+from told import ROOT
 
 from memlm_keras import registry
 from memlm_keras.data import embedded
@@ -20,7 +20,6 @@ from memlm_keras.experiments import command_line
 from memlm_keras.experiments import experiment
 from memlm_keras.experiments.tables import table
 
-ROOT = pathlib.Path(__file__).parents[2]
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 PAGES = sorted((ROOT / "docs" / "how_to").glob("*.md"))
 RESULTS = sorted((ROOT / "docs" / "results").glob("*.md"))

@@ -1,11 +1,10 @@
 """Sentences of the documentation are short, and use the field's words."""
 
-import pathlib
 import re
 
 import pytest
+from told import ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = [
     *ROOT.glob("*.md"),
     *(ROOT / "docs").rglob("*.md"),

@@ -1,7 +1,6 @@
 """Scripts of `docs/how_to/several_devices.md`, each on two devices."""
 
 import os
-import pathlib
 import re
 import socket
 import subprocess
@@ -10,15 +9,14 @@ import sys
 import keras
 import numpy as np
 import pytest
+from told import ROOT
 
 import memlm_keras
 from memlm_keras.data import embedded
 
 pytestmark = [pytest.mark.backend, pytest.mark.slow]
 
-PAGE = (
-    pathlib.Path(__file__).parents[2] / "docs/how_to/several_devices.md"
-).read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/how_to/several_devices.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python ?(\w*)\n(.*?)^```$", PAGE, re.M | re.S)
 BACKEND = keras.backend.backend()
 (SCRIPT,) = [block for name, block in BLOCKS if name == BACKEND]

@@ -52,22 +52,6 @@ def test_a_perplexity_that_is_not_finite_is_not_chosen(other):
         _ = none.cache
 
 
-@pytest.mark.backend
-def test_known_scores_are_not_computed_again(monkeypatch):
-    model, batches = make("lstm", "none"), batches_of(True, 2)
-    expected = choose_cache(model, batches, 6, (0.5,), (0.1, 0.6), verbose=0)
-    scores = model.score_batches(batches)
-    plain = perplexity(model, batches, verbose=0)
-    monkeypatch.setattr(type(model.head), "token_losses", None)
-    found = choose_cache(
-        model, batches, 6, (0.5,), (0.1, 0.6), verbose=0, scores=scores
-    )
-    assert found.perplexities == pytest.approx(expected.perplexities, 1e-5)
-    np.testing.assert_allclose(found.without, expected.without, rtol=1e-5)
-    again = perplexity(model, batches, verbose=0, scores=scores)
-    assert again == plain
-
-
 @pytest.mark.parametrize(
     "arguments, message",
     [

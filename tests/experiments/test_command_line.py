@@ -475,6 +475,7 @@ def test_a_run_of_another_text_in_the_same_folder(refused, run, folder):
         ("train --as_published", "needs the name of a paper"),
         ("train text", "memlm train --dataset=text"),
         ("score memlm/english text/test.txt", "and text/test.txt is a file"),
+        ("score memlm/embeded_lstm the", "Did you mean memlm/embedded_lstm?"),
         ("generate nowhere", "no run folder and no .keras file nowhere"),
         ("generate memlm/small the", "train memlm/small --dataset=FILE"),
         ("generate text", "is not a run folder"),

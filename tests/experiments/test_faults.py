@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+from told import ROOT
 
 import memlm_keras
 from memlm_keras import files
@@ -31,7 +32,6 @@ from memlm_keras.training import checkpoint
 
 from .conftest import SMALL
 
-ROOT = str(pathlib.Path(memlm_keras.__file__).parents[1])
 ENDLESS = ("--dataset=text", *SMALL, "--epochs=9999", "--patience=9999")
 LSTM = ("train", "daniluk2017/lstm", "--dataset=text", *SMALL)
 
@@ -107,7 +107,7 @@ def test_children_end_with_a_parent_that_is_killed():
 def test_nobody_works_on_after_kill_9(words, child, folder):
     started = subprocess.Popen(
         [sys.executable, "-m", "memlm_keras", *words],
-        env={**os.environ, "PYTHONPATH": ROOT},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     (pid,) = wait_until(
         lambda: [p for line, p in named(started.pid).items() if child in line]

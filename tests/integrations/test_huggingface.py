@@ -5,6 +5,7 @@ import itertools
 import keras
 import numpy as np
 import pytest
+from language_models import VOCABULARY
 from language_models import V
 from language_models import every_model
 from language_models import make
@@ -27,7 +28,6 @@ from memlm_keras.integrations.huggingface import modeling as huggingface  # noqa
 # The library takes ten seconds to import.
 pytestmark = [pytest.mark.slow, pytest.mark.backend("torch")]
 
-VOCABULARY = Vocabulary([f"w{number}" for number in range(V - 2)])
 TEXTS = ["w3 w1 w4 w1 nowhere", "w5", "w9 w2 w6 w5 w3 w5 w8 w9"]
 
 

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 from language_models import COMBINATIONS
-from language_models import V
+from language_models import VOCABULARY
 from language_models import make
 
 import memlm_keras as memlm
@@ -22,7 +22,6 @@ pytestmark = pytest.mark.backend("tensorflow")
 
 FILES = {*web.PAGE, *web.ENGINE, web.MODEL, web.FACTS, web.PACKED}
 ENGLISH = "memlm/english"
-VOCABULARY = memlm.data.Vocabulary([f"word_{index}" for index in range(V - 2)])
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ import pytest
 
 from memlm_keras import LanguageModel
 from memlm_keras.data import Batches
-from memlm_keras.data import SentenceBatches
 from memlm_keras.data import Vocabulary
 from memlm_keras.data import load_text
 from memlm_keras.evaluation import perplexity
@@ -135,9 +134,6 @@ def test_it_prints_a_line_for_each_bin(tokens, capsys):
 
 
 @pytest.mark.parametrize("edges", [(5, 2), (0, 3), (2.5,), (3, 3)])
-def test_wrong_edges_and_cut_sentences(tokens, edges):
+def test_wrong_edges(tokens, edges):
     with pytest.raises(ValueError, match="`edges` must be increasing integers"):
         perplexity_by_recency(Bigram(), Batches(tokens, 1, 9), edges)
-    batches = SentenceBatches(tokens, 2, longest=3)
-    with pytest.raises(ValueError, match="each sentence of the text once"):
-        perplexity_by_recency(Bigram(), batches, verbose=0)

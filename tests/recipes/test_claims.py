@@ -1,7 +1,6 @@
 """Claims: what is compared, how it is decided, and the document."""
 
 import dataclasses
-import pathlib
 import re
 import shlex
 
@@ -11,6 +10,7 @@ from absl import flags
 from absl.testing import flagsaver
 from corpus_files import write_sick
 from scipy import stats
+from told import ROOT
 
 import claim_runs
 import logs
@@ -324,8 +324,7 @@ def test_no_finished_run_is_told(claims, folder, small):
 
 def test_commands_of_pages_can_be_typed(program):
     main, found = program("claims"), 0
-    root = pathlib.Path(__file__).parents[2]
-    for page in [root / "README.md", *(root / "docs").rglob("*.md")]:
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         text = page.read_text(encoding="utf-8").replace("\\\n", " ")
         for line in re.findall(r"^ *python recipes/claims.py(.*)", text, re.M):
             with flagsaver.flagsaver():

@@ -1,18 +1,17 @@
 """Trained models of run folders, and those of papers' rows in a clone."""
 
-import pathlib
 import re
 
 import pytest
 from corpus_files import shared_data
 from corpus_files import write_sick
 from corpus_files import write_splits
+from told import ROOT
 
 import memlm_keras as memlm
 import model_card
 from memlm_keras import trained
 
-ROOT = pathlib.Path(__file__).parents[2]
 ON_SICK = ["--dataset=sick", "--data_dir=sick"]
 KVP = "daniluk2017/key_value_predict_786_ptb"
 PTB, SICK = "tran2016/rm_tm_gated_ptb", "weissenborn2016/am_gru_shared_sick"

@@ -1,10 +1,9 @@
 """The queue of runs at published sizes: what is in it, and its command."""
 
-import pathlib
-
 import pytest
 from absl import flags
 from corpus_files import write_splits
+from told import ROOT
 
 import claim_runs
 import logs
@@ -17,7 +16,6 @@ from paper_claims import Setting
 
 from .conftest import loaded
 
-ROOT = pathlib.Path(__file__).parents[2]
 LOGS = ROOT / "docs" / "results" / "logs"
 
 
