@@ -18,8 +18,8 @@ from corpus_files import write_lines
 from language_models import array
 
 import memlm_keras
-from memlm_keras import registry
 from memlm_keras.experiments import Experiment
+from memlm_keras.experiments import RunFolder
 from memlm_keras.experiments import choice as module
 from memlm_keras.experiments import choose_preset
 from memlm_keras.experiments import command_line
@@ -27,7 +27,6 @@ from memlm_keras.experiments import comparison
 from memlm_keras.experiments import measurements
 from memlm_keras.experiments.options import OVERRIDES
 from memlm_keras.mixtures import NeuralCache
-from memlm_keras.presets.rows import serialized
 
 from .conftest import results_of
 
@@ -181,6 +180,10 @@ def test_a_papers_row_is_fitted_to_a_text(novel):
     published = Experiment(KVP, str(novel))
     assert experiment.preset["units"] < published.preset["units"]
     assert experiment.settings["batch_size"] < published.settings["batch_size"]
+    # Adam of this package and of Keras: both get the rate of our rows.
+    for row in (KVP, "weissenborn2016/gru_language_model"):
+        fitted = choose_preset(str(novel), row).options
+        assert "optimizer" not in fitted and fitted["learning_rate"] == 0.003
 
 
 @pytest.mark.parametrize(
@@ -203,19 +206,6 @@ def test_documents_that_are_too_few_for_a_papers_row(folder, given, documents):
     assert choice.options.get("documents") is documents
     few = "are read as one text" in " ".join(choice.reasons)
     assert few is (documents is False)
-
-
-@pytest.mark.parametrize(
-    "adam", ["keras.optimizers.Adam", "memlm_keras.training.FusedAdam"]
-)
-def test_a_row_with_either_adam_gets_the_rate(novel, monkeypatch, adam):
-    row = registry.find(KVP)[1]
-    optimizer = serialized(adam, learning_rate=0.1)
-    monkeypatch.setattr(type(row), "optimizer", lambda row: optimizer)
-    fitted = choose_preset(str(novel), KVP).options
-    assert "optimizer" not in fitted
-    own = registry.find("memlm/small")[1]
-    assert fitted["learning_rate"] == own.learning_rate
 
 
 def test_training_without_the_name_of_a_preset(memlm, novel, folder):
@@ -241,7 +231,7 @@ def test_training_without_the_name_of_a_preset(memlm, novel, folder):
     assert "finished, and is not trained again" in again.out
     assert "Kneser-Ney with a cache" in again.out
     # The typed-out command is the same run.
-    experiment = Experiment(**_recipe(run))
+    experiment = Experiment(**RunFolder(run).recipe())
     assert experiment.settings["dropout"] == results_of(run)["dropout"]
 
 
@@ -277,12 +267,6 @@ def test_wrong_flags_are_refused_before_a_choice(memlm, novel, flag, preset):
     # Whether it has noise is asked when the text is read.
     assert not told.out or flag == "--samples=2"
     assert flag.strip("-").partition("=")[0] in told.err
-
-
-def _recipe(run):
-    from memlm_keras.experiments.run_folder import RunFolder
-
-    return RunFolder(run).recipe()
 
 
 def test_a_suggested_prompt_has_known_words(novel):

@@ -393,19 +393,6 @@ def test_suites(memlm, refused, run, folder):
 
 
 @pytest.mark.slow
-def test_an_export(memlm, run, folder):
-    told = memlm("export", run, "saved_models/mine")
-    version = folder / "saved_models/mine/1"
-    assert (version / "saved_model.pb").exists()
-    assert "saved_models/mine/1" in told.out
-    card = (version / "assets.extra" / "model_card.md").read_text()
-    results = results_of(run)
-    assert "* paper: Daniluk et al. (2017), " in card
-    assert f"* test perplexity: {results['test']['perplexity']:.2f}\n" in card
-    assert "every token with <eos> predicted once" in card
-
-
-@pytest.mark.slow
 def test_an_export_to_onnx_and_triton(memlm, refused, run, folder):
     pytest.importorskip("tf2onnx")
     told = memlm("export", run, "--format=onnx")

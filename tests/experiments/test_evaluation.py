@@ -213,6 +213,8 @@ def test_the_cache_of_a_run_is_used(memlm, refused, run, folder, monkeypatch):
     ((mixture, path, card),) = exported
     assert mixture == "NeuralCache" and path == f"saved_models/{NAME}-cache"
     assert card["test perplexity"] == f"{expected:.2f}"
+    assert card["paper"].startswith("Daniluk et al. (2017), ")
+    assert "every token with <eos> predicted once" in card["perplexity"]
 
 
 def test_a_chosen_cache_is_kept(memlm, train, folder):
@@ -323,18 +325,11 @@ def test_perplexity_by_recency(memlm, train, run, folder):
         assert sum(found["tokens"]) == total["total_tokens"]
     assert "| never before |" in told.out and "| all |" in told.out
     assert (folder / "found.png").read_bytes().startswith(b"\x89PNG")
-    told = memlm("evaluate", runs[0], "--by=recency", "--split=validation")
+    shutil.copy(runs[0] / "model.keras", "alone.keras")
+    other = ("alone.keras", "--dataset=text", "--split=validation")
+    told = memlm("evaluate", *other, "--by=recency", "--verbose=2")
     expected = results_of(runs[0])["validation"]["perplexity"]
     assert f"perplexity {expected:.2f}" in told.out
-
-
-def test_recency_of_a_file_and_of_another_text(memlm, run, folder):
-    shutil.copy(run / "model.keras", folder / "alone.keras")
-    files = (run, "alone.keras", "--by=recency", "--verbose=2")
-    memlm("evaluate", *files, "--dataset=text", "--out=found.json")
-    found = json.loads((folder / "found.json").read_text())["runs"]
-    one, other = found.values()
-    assert one["losses"] == pytest.approx(other["losses"], rel=1e-4)
 
 
 def test_wrong_requests_by_recency(refused, train, run, folder, classifier):

@@ -1,7 +1,5 @@
 """Experiments in Python: datasets, settings, measures and pictures."""
 
-import pickle
-
 import keras
 import numpy as np
 import pytest
@@ -43,14 +41,6 @@ def test_an_experiment_is_described_by_plain_values(folder):
     assert again.settings == experiment.settings
     assert experiment.settings["vocabulary_size"] == 2 + len(WORDS)
     assert experiment.settings["learning_rate"] == 0.001
-
-
-def test_copies_are_equal(folder):
-    experiment = Experiment("daniluk2017/lstm", "text", scale=0.02)
-    copied = pickle.loads(pickle.dumps(experiment))
-    assert type(copied) is type(experiment) and copied.name == experiment.name
-    other = experiment.with_corpus(experiment.corpus)
-    assert other.settings == experiment.settings == copied.settings
 
 
 def test_matched_parameters(folder):

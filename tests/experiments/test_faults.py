@@ -72,30 +72,7 @@ def wait_until(true):
     return found
 
 
-LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-
-
-@LINUX
-def test_children_end_with_a_parent_that_is_killed():
-    child = (
-        "from memlm_keras import children as c; c.end_with_parent(); input()"
-    )
-    parent = (
-        "import os, subprocess, sys; from memlm_keras import children as c; "
-        "os.environ[c.PARENT] = str(os.getpid()); "
-        "subprocess.run([sys.executable, '-c', sys.argv[1]])"
-    )
-    command = [sys.executable, "-c", parent, child]
-    started = subprocess.Popen(command, stdin=subprocess.PIPE)
-    (pid,) = wait_until(lambda: list(named(started.pid).values()))
-    time.sleep(0.5)
-    started.kill()
-    started.wait()
-    wait_until(lambda: has_ended(pid))
-    started.stdin.close()
-
-
-@LINUX
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words, child",

@@ -59,12 +59,6 @@ def tiny(preset):
     return f"train {preset} {flags} --run_dir=runs".split()
 
 
-@BACKENDS
-def test_a_row_is_trained_where_it_is_absent(alone, folder, backend):
-    alone(backend, *tiny("daniluk2017/attention"))
-    assert list(folder.glob("runs/*/results.json"))
-
-
 def test_without_a_choice_the_installed_backend_runs(alone, folder):
     hidden = f"{ABSENT} jax scipy"
     arguments = *tiny("daniluk2017/lstm"), "--verbose=2"
