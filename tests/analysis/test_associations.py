@@ -32,6 +32,7 @@ MODELS = {
     "memory": lambda: classifier(
         AssociativeMemoryCell(keras.layers.LSTMCell(H)), "memory"
     ),
+    "dual_own": lambda: classifier(DualAssociativeGRUCell(H), "memory"),
     "alone": lambda: classifier(AssociativeGRUCell(H), None),
     "autoencoder": lambda: SequenceAutoencoder(
         V, 4, AssociativeGRUCell(H), DualAssociativeGRUCell(H)
@@ -100,11 +101,6 @@ def test_steps_are_those_of_the_layers(name, written):
     norms = [np.linalg.norm(x, axis=1) for x in (found.read, found.written)]
     cosines = found.read @ found.written.T / np.maximum(np.outer(*norms), 1e-9)
     np.testing.assert_allclose(found.similarity, cosines, atol=1e-4)
-
-
-def test_a_dual_cell_with_its_own_memory_reads_its_own_memory():
-    model = classifier(DualAssociativeGRUCell(H), "memory")
-    assert analysis.associations(model, SOURCE, TARGET).read[0].any()
 
 
 def test_pictures_and_numbers(tmp_path):

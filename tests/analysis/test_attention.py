@@ -14,11 +14,6 @@ from memlm_keras.memory import MemoryBlock
 from memlm_keras.memory import NGram
 
 
-@pytest.fixture
-def model():
-    return LanguageModel(13, 6, [keras.layers.LSTM(8)], Attention(4))
-
-
 @pytest.mark.parametrize(
     "memory, full",
     [(Attention(4), 4), (MemoryBlock(3), 2)],
@@ -92,7 +87,8 @@ def test_pictures_of_means_are_written(tmp_path):
     analysis.plot_mean_attention(means["one"], path)
 
 
-def test_what_does_not_fit_is_refused(model, tmp_path):
+def test_what_does_not_fit_is_refused(tmp_path):
+    model = LanguageModel(13, 6, [keras.layers.LSTM(8)], Attention(4))
     with pytest.raises(ValueError, match="too short to fill"):
         analysis.mean_attention(model, Batches(np.arange(4), 2, 2))
     with pytest.raises(ValueError, match="3 tokens and weights of shape"):

@@ -61,8 +61,7 @@ def test_both_scores_are_drawn_side_by_side(tmp_path):
 def test_other_sentences_are_not_drawn_together(tmp_path):
     model = trained(Attentive(window=5))
     both = {"a": predictions(model), "b": predictions(model, "d e f")}
-    with pytest.raises(ValueError, match="one sentence.*<eos> d e f"):
-        analysis.plot_sentence_attention(both, tmp_path / "sentence.png")
-    with pytest.raises(ValueError, match="one sentence.*Received: {}"):
-        analysis.plot_sentence_attention({}, tmp_path / "sentence.png")
+    for wrong, received in ((both, "<eos> d e f"), ({}, "Received: {}")):
+        with pytest.raises(ValueError, match=f"one sentence.*{received}"):
+            analysis.plot_sentence_attention(wrong, tmp_path / "sentence.png")
     assert not list(tmp_path.iterdir())

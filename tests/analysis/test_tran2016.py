@@ -10,6 +10,7 @@ from written_files import read_csv
 
 from memlm_keras import LanguageModel
 from memlm_keras import analysis
+from memlm_keras.analysis import pictures
 from memlm_keras.analysis.tran2016 import cooccurrence_counts
 from memlm_keras.data import Split
 from memlm_keras.data import Vocabulary
@@ -56,13 +57,15 @@ def steps(model, tokens):
 
 
 def test_attention_columns(model, text, tmp_path):
-    columns, other = (
+    words = np.flatnonzero(text)
+    columns, other, whole = (
         analysis.attention_columns(
-            model, Split(text), VOCABULARY, 30, seed, batch_size=3, verbose=0
+            model, Split(text), VOCABULARY, count, seed, batch_size=3, verbose=0
         )
-        for seed in (3, 4)
+        for count, seed in ((30, 3), (30, 4), (len(words), 0))
     )
     assert columns.positions.tolist() != other.positions.tolist()
+    assert whole.positions.tolist() == words.tolist()
     weights = {place - 1: found for place, _, _, _, found in steps(model, text)}
     assert len(set(columns.positions)) == 30
     assert (text[columns.positions] > 0).all()
@@ -82,17 +85,7 @@ def test_attention_columns(model, text, tmp_path):
     assert float(rows[7][f"attention_{1 + back}"]) == columns.weights[7, -1]
 
 
-def test_every_word_can_be_sampled(model):
-    tokens = np.array([5, 0, 6, 7, 0], "int32")
-    words = VOCABULARY
-    columns = analysis.attention_columns(model, tokens, words, 3, verbose=0)
-    assert columns.positions.tolist() == [0, 2, 3]
-    assert columns.predicted == ("<eos>", words.tokens[7], "<eos>")
-    with pytest.raises(ValueError, match="at most 3, the number of words"):
-        analysis.attention_columns(model, tokens, words, samples=4)
-
-
-def test_sentence_predictions(model, tmp_path):
+def test_sentence_predictions(model, tmp_path, monkeypatch):
     words = "d e f zebra g g h".split()
     found = analysis.sentence_predictions(model, " ".join(words), VOCABULARY)
     tokens = np.array([0, *VOCABULARY.encode(words), 0])
@@ -114,32 +107,22 @@ def test_sentence_predictions(model, tmp_path):
     )
     best = analysis.sentence_predictions(model, words, VOCABULARY, top=1)
     assert best.top == tuple(top[:1] for top in found.top)
-
-    path = tmp_path / "sentence.png"
+    path, made, save = tmp_path / "sentence.png", [], pictures.save
+    monkeypatch.setattr(
+        pictures, "save", lambda *a: made.append(a[0]) or save(*a)
+    )
     analysis.plot_sentence_predictions(found, path, title="a sentence")
     assert is_png(path)
+    last, place = found.weights.shape[-1] - 1, 6 - model.memory.steps_back
+    drawn = {t.get_position(): t.get_text() for t in made[0].axes[0].texts}
+    assert drawn[last, 6] == found.read[place]
+    assert drawn[last - 1, 6] == found.read[place - 1]
     analysis.write_sentence_predictions(found, tmp_path / "sentence.csv")
     rows = read_csv(tmp_path / "sentence.csv")
     assert [row["word_2"] for row in rows] == [top[1] for top in found.top]
     scores = [float(row["log_probability_5"]) for row in rows]
     assert scores == found.top_log_probabilities[:, 4].tolist()
     assert None not in rows[0]
-
-
-def test_a_picture_names_the_word_of_a_slot(model, tmp_path, monkeypatch):
-    drawn = {}
-    monkeypatch.setattr(
-        "matplotlib.axes.Axes.text",
-        lambda self, slot, step, text, **style: drawn.setdefault(
-            (step, slot), text
-        ),
-    )
-    found = analysis.sentence_predictions(model, "d e f", VOCABULARY)
-    analysis.plot_sentence_predictions(found, tmp_path / "sentence.png")
-    last = found.weights.shape[-1] - 1
-    most_recent = 3 - model.memory.steps_back
-    assert drawn[3, last] == found.read[most_recent]
-    assert drawn[3, last - 1] == found.read[most_recent - 1]
 
 
 def brute_force_pairs(model, tokens, minimum_distance):
@@ -268,6 +251,7 @@ def test_wrong_arguments(model, text):
         (columns, text[:-1], {}, "must end with the end"),
         (columns, text[None], {}, "`text` must be"),
         (columns, text, {"samples": 0}, "`samples` must be"),
+        (columns, text, {"samples": 76}, "at most 75, the number of words"),
         (columns, text, {"samples": 2, "batch_size": 0}, "`batch_size` must"),
         (predictions, " ", {}, "at least one word"),
         (predictions, "d", {"top": 14}, "`top` must be at most 13"),

@@ -22,7 +22,8 @@ def batches_of(documents, rows):
 def test_one_pass_gives_every_perplexity(documents, rows, capsys):
     model, batches = make("lstm", "none"), batches_of(documents, rows)
     thetas, weights = (0.0, 1.5), (0.1, 0.6)
-    choice = choose_cache(model, batches, 6, thetas, weights, verbose=0)
+    known = {"scores": model.score_batches(batches)} if documents else {}
+    choice = choose_cache(model, batches, 6, thetas, weights, 0, **known)
     for row, column in ((0, 1), (1, 0)):
         cache = NeuralCache(6, thetas[row], weights[column])
         cached = perplexity(model.with_mixture(cache), batches, verbose=0)
@@ -58,15 +59,10 @@ def test_a_perplexity_that_is_not_finite_is_not_chosen(other):
         ({"thetas": ()}, "`thetas` must hold at least one number"),
         ({"weights": [0.1, 1.0]}, "`weight` must be at least 0.*weight=1.0"),
         ({"size": 0}, "`size` must be an integer of at least 1"),
+        ({"mixture": NeuralCache(3)}, "`model` must have no mixture"),
     ],
 )
 def test_bad_arguments(arguments, message):
+    model = make("lstm", "none", mixture=arguments.pop("mixture", None))
     with pytest.raises(ValueError, match=message):
-        model = make("lstm", "none")
         choose_cache(model, batches_of(False, 1), verbose=0, **arguments)
-
-
-def test_a_model_with_a_mixture_has_chosen():
-    with pytest.raises(ValueError, match="`model` must have no mixture"):
-        model = make("lstm", "none", mixture=NeuralCache(3))
-        choose_cache(model, batches_of(False, 1))

@@ -46,13 +46,6 @@ def tokens():
     return tokens
 
 
-def with_unknown(batches):
-    words = [f"w{number}" for number in range(SIZE - 2)]
-    batches.vocabulary = Vocabulary(words)
-    assert batches.vocabulary.unknown_id == UNKNOWN
-    return batches
-
-
 def reference(tokens, starts, losses):
     """Tokens and losses of the bins, one token after the other."""
     bins = {name: [] for name in (*BINS, "unknown word", "end of sentence")}
@@ -77,7 +70,8 @@ def reference(tokens, starts, losses):
 @pytest.mark.parametrize("starts", [None, [0, 13, 14, 50]])
 def test_bins_are_those_of_the_reference(tokens, rows, time, starts):
     model = Bigram()
-    batches = with_unknown(Batches(tokens, rows, time, document_starts=starts))
+    batches = Batches(tokens, rows, time, document_starts=starts)
+    batches.vocabulary = Vocabulary([*"abcdefghij"])
     starts = starts or [0]
     before = np.concatenate([[END], tokens[:-1]])
     if len(starts) > 1:

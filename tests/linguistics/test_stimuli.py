@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import math
 
 import numpy as np
@@ -221,4 +220,3 @@ def test_the_garden_paths_of_sap():
     ]
     assert words[0][0] == "deserved"
     assert words[0] == words[1]
-    assert json.dumps(rows[0])
