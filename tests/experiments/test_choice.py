@@ -488,6 +488,8 @@ def test_pieces_of_words(folder):
 def test_the_output_layer_reads_a_text_once(compared, monkeypatch):
     experiment, model, _ = compared
     monkeypatch.setattr(type(model), "score_batches", None)
+    monkeypatch.setattr(type(model.head), "token_losses", None)
+    measured = experiment.measure(model)["test"]["loss"]
     asked = {"cache_size": 5}
     found = measurements._with_cache(experiment, model, asked, 0, {})
     monkeypatch.undo()
@@ -499,6 +501,8 @@ def test_the_output_layer_reads_a_text_once(compared, monkeypatch):
         for name in ("perplexity", "loss", "predicted_tokens"):
             value = getattr(expected, name)
             assert found[split][name] == pytest.approx(value, rel=1e-5)
+    plain = memlm_keras.evaluation.perplexity(model, batches, verbose=0)
+    assert measured == pytest.approx(plain.loss, rel=1e-5)
     # Of another model, none is known.
     scores, weights = experiment.scores(cached, "test")
     assert -np.sum(scores * weights) == pytest.approx(expected.loss, rel=1e-5)

@@ -1,5 +1,7 @@
 """Experiments in Python: datasets, settings, measures and pictures."""
 
+import pathlib
+
 import keras
 import numpy as np
 import pytest
@@ -224,25 +226,21 @@ def test_l2_of_a_noised_model_and_dropout(folder):
     assert rates == [0.3, 0.0, 0.3]
 
 
-def write_questions(folder):
-    """Three questions; no candidate of the last is a word of the text."""
-    texts = [
-        ("the {} sea", ("old", "man", "saw", "a", "the"), 0),
-        ("a man {} the sea", ("saw", "old", "sea", "a", "the"), 0),
-        ("the {} man", ("tall", "wide", "thin", "kind", "mute"), 0),
-    ]
-    for name, text in zip(("questions", "answers"), machine_form(texts)):
-        (folder / f"{name}.txt").write_text(text)
-    return {n: str(folder / f"{n}.txt") for n in ("questions", "answers")}
-
-
 def test_sentence_completion_by_a_bidirectional_model(folder):
     experiment = Experiment(
         "tran2016/completion_birm_256", "text", scale=0.05, batch_size=4
     )
     (example,) = experiment.examples("run")
     assert example.startswith("memlm score run ")
-    measures = write_questions(folder)
+    measures = {n: str(folder / f"{n}.txt") for n in ("questions", "answers")}
+    texts = [
+        ("the {} sea", ("old", "man", "saw", "a", "the"), 0),
+        ("a man {} the sea", ("saw", "old", "sea", "a", "the"), 0),
+        # No candidate is a word of the text.
+        ("the {} man", ("tall", "wide", "thin", "kind", "mute"), 0),
+    ]
+    for path, text in zip(measures.values(), machine_form(texts)):
+        pathlib.Path(path).write_text(text)
     found = experiment.run("run", epochs=1, verbose=0, measures=measures)
     answered = found["completion"]
     assert answered["accuracy"] == answered["correct"] / 3

@@ -60,9 +60,6 @@ def require_failed(model, names, **arguments):
         ("lstm", "attention", None),
         ("lstm", "delta_rule", None),
         ("lstm", "memory_block", 32),
-        ("gru_rnn", "ngram", 32),
-        ("gru_rnn", "attentive_combined", 32),
-        ("none", "memory_network", 32),
     ],
 )
 def test_models_with_a_memory_pass(recurrent, memory, length):

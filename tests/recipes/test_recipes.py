@@ -1,13 +1,12 @@
 """Recipes of the papers give the weights of `memlm train`."""
 
-import dataclasses
-
 import keras
 import numpy as np
 import pytest
 from absl import flags
 
-import memlm_keras as memlm
+from memlm_keras.data import embedded
+from memlm_keras.data import embedded_pairs
 from memlm_keras.experiments import Experiment
 from memlm_keras.experiments.run_folder import RunFolder
 
@@ -26,37 +25,15 @@ ROWS = {
 @pytest.fixture
 def recipe(program, monkeypatch):
     """`recipe(name, *flags)`: a recipe, with flags, on little text."""
-    load, load_pairs = memlm.data.load, memlm.data.load_pairs
-
-    def little(*args, **kwargs):
-        corpus = load(*args, **kwargs).with_first_lines(150)
-        splits = {}
-        for name in ("validation", "test"):
-            text = getattr(corpus, name)
-            begin, second, end = text.document_starts[:3]
-            tokens = text.tokens[:end]
-            splits[name] = memlm.data.Split(tokens, [begin, second])
-        return dataclasses.replace(corpus, **splits)
-
-    def few(*args, **kwargs):
-        corpus = load_pairs(*args, **kwargs)
-        splits = {}
-        for name, count in {"train": 120, "validation": 30, "test": 30}.items():
-            pairs = getattr(corpus, name)
-            parts = {
-                part: getattr(pairs, part)[:count]
-                for part in ("premises", "hypotheses", "labels")
-            }
-            splits[name] = dataclasses.replace(pairs, **parts)
-        return dataclasses.replace(corpus, **splits)
+    monkeypatch.setattr(embedded.load, "__defaults__", (13, 2, 2, 0))
+    for split, size in {"train": 120, "validation": 30, "test": 30}.items():
+        monkeypatch.setitem(embedded_pairs.SIZES, split, size)
 
     def loaded(name, *arguments):
         module = program(name)
         flags.FLAGS([name, *arguments])
         return module
 
-    monkeypatch.setattr(memlm.data, "load", little)
-    monkeypatch.setattr(memlm.data, "load_pairs", few)
     return loaded
 
 
