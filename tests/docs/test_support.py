@@ -1,8 +1,6 @@
 """The table of what each kind of model can do, made by running it."""
 
 import contextlib
-import gc
-import importlib
 import pathlib
 import re
 
@@ -89,15 +87,6 @@ def method(model, name):
     if not hasattr(model, name):
         raise Absent
     return getattr(model, name)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def fast_garbage_collection():
-    """Keras collects garbage at each layer it quantizes; make this fast."""
-    importlib.import_module("keras_nlp")
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 # === Data of each kind ===

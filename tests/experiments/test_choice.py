@@ -377,12 +377,6 @@ def test_what_is_not_trained_further(
     assert not (folder / "runs").exists()
 
 
-def test_a_corpus_of_another_vocabulary(memlm, refused, mine, folder):
-    train = ("train", "presets/mine/small", "--dataset=embedded")
-    refused("a vocabulary of its own", *train)
-    assert not (folder / "runs").exists()
-
-
 def test_a_run_knows_its_first_weights(memlm, refused, mine, folder):
     flags = ("--dataset=text", "--epochs=1", "--verbose=2", "--nocompare")
     memlm("train", "presets/mine/small", *flags)
@@ -400,6 +394,7 @@ def test_a_trained_model_has_its_sizes_and_its_vocabulary(memlm, refused, mine):
         assert "keeps its sizes and vocabulary" in told.err
         assert flag.strip("-") in told.err
     refused("needs a paper's preset", *train, "--as_published")
+    refused("a vocabulary of its own", *train[:2], "--dataset=embedded")
     experiment = Experiment("presets/mine/small", "text", dropout=0.5)
     assert experiment.make()[0].dropout == 0.5
     assert experiment.recipe["dropout"] == 0.5

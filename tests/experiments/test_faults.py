@@ -257,11 +257,6 @@ def test_a_run_of_1_0_goes_on_with_its_other_words(folder):
         assert run.model().smoothing.other_words == "mean"
 
 
-def test_a_refused_size_begins_no_run(memlm, refused, folder):
-    refused("units", "train", "key_value_predict", "--units=7", *SMALL[1:])
-    assert not any((folder / "runs").glob("*"))
-
-
 @pytest.mark.backend
 @pytest.mark.parametrize("preset", ["daniluk2017/lstm", "memlm/small"])
 def test_divergence_is_one_line(preset, memlm, folder):

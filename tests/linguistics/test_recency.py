@@ -12,38 +12,24 @@ from memlm_keras.data import Vocabulary
 from memlm_keras.data import load_text
 from memlm_keras.evaluation import perplexity
 from memlm_keras.linguistics import perplexity_by_recency
+from memlm_keras.ngrams import KneserNey
 
-END, UNKNOWN, SIZE = 0, 1, 12
+END, UNKNOWN = 0, 1
 EDGES = (2, 5)
 BINS = ("never before", "1 to 2", "3 to 5", "more than 5")
 
 
-class Bigram:
-    """A model whose probabilities depend on the word before."""
-
-    causal = True
-
-    def __init__(self):
-        scores = np.random.default_rng(1).normal(size=(SIZE, SIZE))
-        self.scores = scores - np.log(np.exp(scores).sum(axis=1))[:, None]
-
-    def score_batches(self, batches, verbose=0):
-        read, targets, weights = zip(*batches)
-        time = max(array.shape[1] for array in targets)
-
-        def joined(arrays):
-            widths = [((0, 0), (0, time - each.shape[1])) for each in arrays]
-            return np.concatenate([*map(np.pad, arrays, widths)])
-
-        before = joined([inputs["token_ids"] for inputs in read])
-        return self.scores[before, joined(targets)], joined(weights)
+@pytest.fixture
+def tokens():
+    tokens = np.random.default_rng(0).integers(0, 12, 80).astype("int32")
+    tokens[-1] = END
+    return tokens
 
 
 @pytest.fixture
-def tokens():
-    tokens = np.random.default_rng(0).integers(0, SIZE, 80).astype("int32")
-    tokens[-1] = END
-    return tokens
+def model(tokens):
+    """Its probabilities depend on the word before."""
+    return KneserNey(12, order=2, discounts=0.5).fit(tokens, verbose=0)
 
 
 def reference(tokens, starts, losses):
@@ -68,15 +54,12 @@ def reference(tokens, starts, losses):
 
 @pytest.mark.parametrize("rows, time", [(1, 7), (3, 4)])
 @pytest.mark.parametrize("starts", [None, [0, 13, 14, 50]])
-def test_bins_are_those_of_the_reference(tokens, rows, time, starts):
-    model = Bigram()
+def test_bins_are_those_of_the_reference(model, tokens, rows, time, starts):
     batches = Batches(tokens, rows, time, document_starts=starts)
     batches.vocabulary = Vocabulary([*"abcdefghij"])
     starts = starts or [0]
-    before = np.concatenate([[END], tokens[:-1]])
-    if len(starts) > 1:
-        before[starts] = END
-    losses = -model.scores[before, tokens]
+    documents = np.split(tokens, starts[1:])
+    losses = -np.concatenate([*map(model.score, documents)])
     expected = reference(tokens, starts, losses)
     result = perplexity_by_recency(model, batches, EDGES, verbose=0)
     assert result.bins == tuple(expected)
@@ -118,8 +101,8 @@ def test_documents_count_where_the_state_is_carried(tmp_path):
     np.testing.assert_allclose(results[2].losses, results[3].losses, rtol=1e-5)
 
 
-def test_it_prints_a_line_for_each_bin(tokens, capsys):
-    result = perplexity_by_recency(Bigram(), Batches(tokens, 1, 9), EDGES)
+def test_it_prints_a_line_for_each_bin(model, tokens, capsys):
+    result = perplexity_by_recency(model, Batches(tokens, 1, 9), EDGES)
     printed = capsys.readouterr().out
     assert str(result) in printed
     assert "never before" in printed and "in the same text" in printed
@@ -128,6 +111,6 @@ def test_it_prints_a_line_for_each_bin(tokens, capsys):
 
 
 @pytest.mark.parametrize("edges", [(5, 2), (0, 3), (2.5,), (3, 3)])
-def test_wrong_edges(tokens, edges):
+def test_wrong_edges(model, tokens, edges):
     with pytest.raises(ValueError, match="`edges` must be increasing integers"):
-        perplexity_by_recency(Bigram(), Batches(tokens, 1, 9), edges)
+        perplexity_by_recency(model, Batches(tokens, 1, 9), edges)

@@ -51,17 +51,6 @@ def test_the_cache_is_emptied_at_documents(random):
         cache.score(tokens)
 
 
-@pytest.mark.parametrize("decay", [1.0, 0.8])
-def test_the_cache_has_distributions(random, decay):
-    cache = UnigramCache(SIZE, 6, decay)
-    tokens = random.integers(0, SIZE, 20)
-    scores = cache.score(tokens)
-    for time in range(20):
-        distribution = cache.log_probabilities(tokens[None, :time])[0]
-        assert np.exp(distribution).sum() == pytest.approx(1)
-        assert distribution[tokens[time]] == pytest.approx(scores[time])
-
-
 @pytest.mark.parametrize("models", [2, 3])
 def test_weights_are_the_best(random, models):
     scores = np.log(random.dirichlet(np.ones(4), (models, 50))[..., 0])
