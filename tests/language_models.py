@@ -85,6 +85,14 @@ def make(recurrent="lstm", memory="key_value_predict", **arguments):
     )
 
 
+def sharpened(memory, size):
+    """A model whose attention differs more from slot to slot than as drawn."""
+    model = LanguageModel(size, 8, [keras.layers.LSTM(8)], memory)
+    for weight in model.weights:
+        weight.assign(weight * 4.0)
+    return model
+
+
 # What a test does not change may be shared, and stays compiled.
 shared = functools.cache(make)
 

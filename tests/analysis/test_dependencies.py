@@ -1,12 +1,11 @@
 """Attention by dependency, and the reader of parses."""
 
-import keras
 import numpy as np
 import pytest
+from language_models import sharpened
 from written_files import is_png
 from written_files import read_csv
 
-from memlm_keras import LanguageModel
 from memlm_keras import analysis
 from memlm_keras.analysis import pictures
 from memlm_keras.data import Vocabulary
@@ -95,10 +94,7 @@ VOCABULARY = Vocabulary(WORDS)
 @pytest.fixture(params=["current word", "steps before"])
 def model(request):
     memory = MemoryBlock(6) if request.param == "current word" else Attention(5)
-    model = LanguageModel(len(VOCABULARY), 8, [keras.layers.LSTM(8)], memory)
-    for weight in model.weights:
-        weight.assign(weight * 4.0)
-    return model
+    return sharpened(memory, len(VOCABULARY))
 
 
 @pytest.fixture

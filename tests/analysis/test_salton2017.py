@@ -1,11 +1,10 @@
 """The picture of Salton et al. (2017), word by word."""
 
-import keras
 import numpy as np
 import pytest
+from language_models import sharpened
 from written_files import is_png
 
-from memlm_keras import LanguageModel
 from memlm_keras import analysis
 from memlm_keras.data import Vocabulary
 from memlm_keras.memory import Attentive
@@ -13,14 +12,6 @@ from memlm_keras.memory import MemoryBlock
 
 VOCABULARY = Vocabulary(["$", "b$c", "d", "e", "f"])
 SENTENCE = "$ b$c d e f d d"
-
-
-def trained(memory):
-    model = LanguageModel(len(VOCABULARY), 6, [keras.layers.LSTM(6)], memory)
-    # Attention as it is initialized hardly differs from slot to slot.
-    for weight in model.weights:
-        weight.assign(weight * 4.0)
-    return model
 
 
 def predictions(model, sentence=SENTENCE):
@@ -31,7 +22,7 @@ def predictions(model, sentence=SENTENCE):
 @pytest.mark.parametrize("window", [1, 3, 8, 20])
 def test_each_weight_is_that_of_its_word(memory, window):
     memory = memory(window=window)
-    found = predictions(trained(memory))
+    found = predictions(sharpened(memory, 7))
     weights = analysis.attention_by_word(found)
     assert weights.shape == (8, 8)
     for step, word in np.ndindex(8, 8):
@@ -46,7 +37,7 @@ def test_each_weight_is_that_of_its_word(memory, window):
 
 def test_both_scores_are_drawn_side_by_side(tmp_path):
     both = {
-        score: predictions(trained(Attentive(score, window=20)))
+        score: predictions(sharpened(Attentive(score, window=20), 7))
         for score in ("combined", "single")
     }
     path = tmp_path / "sentence.png"
@@ -59,7 +50,7 @@ def test_both_scores_are_drawn_side_by_side(tmp_path):
 
 
 def test_other_sentences_are_not_drawn_together(tmp_path):
-    model = trained(Attentive(window=5))
+    model = sharpened(Attentive(window=5), 7)
     both = {"a": predictions(model), "b": predictions(model, "d e f")}
     for wrong, received in ((both, "<eos> d e f"), ({}, "Received: {}")):
         with pytest.raises(ValueError, match=f"one sentence.*{received}"):

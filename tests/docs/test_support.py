@@ -11,6 +11,7 @@ from language_models import array
 from language_models import close
 from preset_families import V
 from preset_families import families
+from preset_families import inputs_of
 from preset_families import small
 from scipy.special import log_softmax
 
@@ -105,14 +106,6 @@ def batches_of(model):
         return {"sentences": memlm.data.AutoencodingBatches(SENTENCES, 3)}
     sentences = {"sentences": memlm.data.SentenceBatches(SENTENCES, 1)}
     return {"text": text_batches(), **sentences} if model.causal else sentences
-
-
-def inputs_of(model):
-    """Inputs of one call."""
-    if isinstance(model, memlm.LanguageModel):
-        return TOKENS
-    (batches,) = batches_of(model).values()
-    return batches[0][0]
 
 
 def outputs(model):

@@ -474,6 +474,9 @@ def test_a_run_of_another_text_in_the_same_folder(refused, run, folder):
         ("table daniluk2017/models --rows=lstmm", "Did you mean lstm?"),
         ("table daniluk2017/cbt --dataset=ptb", "needs --dataset=cbt"),
         ("table tran2016/completion", "needs --questions and --answers"),
+        ("table tran2016 --dataset=ptb", "tran2016/perplexity"),
+        ("pairs RUN text --out=new --plot=./new", "--out=new is read or wr"),
+        ("pairs RUN text --plot=new.svg", "must end in .png"),
         ("presets nothing_like_it", "No preset matches"),
         ("claims --finished_only", "is now `python recipes/claims.py`"),
     ],
@@ -561,12 +564,6 @@ def test_outputs_replace_no_folder_and_nothing_that_is_read(
     refused(f"--{option}={path} is", name, *arguments, f"--{option}={path}")
     assert (folder / "here.txt").read_text() == "x"
     assert not any((folder / "thesis").iterdir())
-
-
-def test_no_two_outputs_in_one_file(memlm, refused, folder):
-    flags = ("--out=new", "--plot=./new")
-    refused("--out=new is read or written", "pairs", "RUN", "text", *flags)
-    refused("must end in .png", "pairs", "RUN", "text", "--plot=new.svg")
 
 
 def test_flags_without_a_value():

@@ -36,16 +36,14 @@ SENTENCES = [
 ]
 
 
-class Distributions:
-    """A model that has distributions and no scores."""
-
-    causal, vocabulary_size = True, V
-
-    def __init__(self):
-        self.log_probabilities_at = counted().log_probabilities_at
-
-
-MODELS = {**KINDS, "distributions": Distributions}
+MODELS = {
+    **KINDS,
+    "distributions": lambda: types.SimpleNamespace(
+        causal=True,
+        vocabulary_size=V,
+        log_probabilities_at=counted().log_probabilities_at,
+    ),
+}
 
 
 @pytest.mark.backend

@@ -110,12 +110,6 @@ def test_the_program_shows_the_steps_of_a_paper(paper, capsys, program):
     assert programs.call(main, ["paper_steps.py"]) == 2
 
 
-def test_a_paper_alone_trains_nothing(capsys):
-    assert command_line.main(["table", "tran2016", "--dataset=ptb"]) == 2
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1 and "tran2016/perplexity" in told
-
-
 def test_a_table_without_a_text_says_so(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(running, "in_fresh_process", lambda do, *of: do(*of))
