@@ -208,6 +208,15 @@ def memlm_command(tmp_path, monkeypatch, told):
     return lambda *arguments: told(command_line.main, list(map(str, arguments)))
 
 
+@pytest.fixture
+def papers_kept(monkeypatch):
+    """Forgets after a test which papers it registered."""
+    from memlm_keras import registry
+
+    registry.names()
+    monkeypatch.setattr(registry, "_PAPERS", dict(registry._PAPERS))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def freeze_what_stays():
     """Keeps modules out of garbage collections, which `quantize` asks for."""

@@ -12,6 +12,8 @@ import memlm_keras
 from memlm_keras import presets
 from memlm_keras import registry
 
+pytestmark = pytest.mark.usefixtures("papers_kept")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row(presets.Row):
@@ -35,13 +37,6 @@ class Row(presets.Row):
 
 SMALL = Row(units=12, embedding_dim=8)
 ROWS = {"small": SMALL, "large": Row(units=40, units_divisor=4)}
-
-
-@pytest.fixture(autouse=True)
-def papers_kept(monkeypatch):
-    """Forgets after a test what it registered."""
-    presets.names()
-    monkeypatch.setattr(registry, "_PAPERS", dict(registry._PAPERS))
 
 
 def test_a_paper_of_another_package():

@@ -13,13 +13,13 @@ import keras
 import pytest
 from told import ROOT
 
-from memlm_keras import registry
 from memlm_keras.data import embedded
 from memlm_keras.data import embedded_pairs
 from memlm_keras.experiments import command_line
 from memlm_keras.experiments import experiment
 from memlm_keras.experiments.tables import table
 
+pytestmark = pytest.mark.usefixtures("papers_kept")
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 PAGES = sorted((ROOT / "docs" / "how_to").glob("*.md"))
 RESULTS = sorted((ROOT / "docs" / "results").glob("*.md"))
@@ -142,13 +142,6 @@ def folder(tmp_path, monkeypatch):
         write_checkpoint(folder)
     monkeypatch.chdir(folder)
     return folder
-
-
-@pytest.fixture(autouse=True)
-def papers_kept(monkeypatch):
-    """Forgets presets that a page registers."""
-    registry.names()
-    monkeypatch.setattr(registry, "_PAPERS", dict(registry._PAPERS))
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Experiments in Python: datasets, settings, measures and pictures."""
 
+import copy
 import pathlib
 
 import keras
@@ -41,6 +42,7 @@ def test_an_experiment_is_described_by_plain_values(folder):
     }
     again = Experiment(**experiment.recipe)
     assert again.settings == experiment.settings
+    assert copy.copy(experiment).name == experiment.name
     assert experiment.settings["vocabulary_size"] == 2 + len(WORDS)
     assert experiment.settings["learning_rate"] == 0.001
 

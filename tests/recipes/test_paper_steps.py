@@ -110,14 +110,10 @@ def test_the_program_shows_the_steps_of_a_paper(paper, capsys, program):
     assert programs.call(main, ["paper_steps.py"]) == 2
 
 
-def test_a_table_without_a_text_says_so(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_table_without_a_text_says_so(memlm_command, monkeypatch):
     monkeypatch.setattr(running, "in_fresh_process", lambda do, *of: do(*of))
-    rows = ("--rows=lstm", "--scale=0.05", "--list")
-    assert command_line.main(["table", "daniluk2017/models", *rows]) == 0
-    told = capsys.readouterr()
+    table = "table daniluk2017/models --rows=lstm --scale=0.05 --list".split()
+    told = memlm_command(*table)
+    assert told.status == 0 and told.out.startswith("memlm train")
     assert "Without --dataset" in told.err and "75 different words" in told.err
-    assert told.out.startswith("memlm train")
-    command = ["table", "daniluk2017/models", *rows, "--dataset=embedded"]
-    command_line.main(command)
-    assert "Without --dataset" not in capsys.readouterr().err
+    assert "Without" not in memlm_command(*table, "--dataset=embedded").err
