@@ -32,7 +32,7 @@ from memlm_keras.training import checkpoint
 
 from .conftest import SMALL
 
-ENDLESS = ("--dataset=text", *SMALL, "--epochs=9999", "--patience=9999")
+ENDLESS = ("--dataset=text", *SMALL[:2], "--epochs=9999", "--patience=9999")
 LSTM = ("train", "daniluk2017/lstm", "--dataset=text", *SMALL)
 
 
