@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import yaml
 from corpus_files import write_examples
+from language_models import make
 from told import ROOT
 from told import python
 
@@ -220,9 +221,9 @@ def test_examples_in_docstrings(name, tmp_path, monkeypatch):
     report = []
     for example in doctest.DocTestFinder().find(module, extraglobs=names):
         source = "".join(part.source for part in example.examples)
-        for known, make in KNOWN.items():
+        for known, build in KNOWN.items():
             if re.search(rf"\b{known}\b", source):
-                example.globs[known] = make()
+                example.globs[known] = build()
         runner.run(example, out=report.append)
     assert runner.summarize(verbose=False).failed == 0, "".join(report)
 
@@ -244,13 +245,8 @@ def small_corpus():
 
 
 def small_model(**arguments):
-    return memlm_keras.LanguageModel(
-        vocabulary=small_corpus().vocabulary,
-        embedding_dim=4,
-        recurrent=[keras.layers.LSTM(6)],
-        memory=memlm_keras.memory.KeyValuePredict(window=3),
-        **arguments,
-    )
+    words = small_corpus().vocabulary
+    return make(vocabulary_size=len(words), vocabulary=words, **arguments)
 
 
 def small_compiled_model():
