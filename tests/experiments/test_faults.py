@@ -94,6 +94,8 @@ def test_nobody_works_on_after_kill_9(words, child, folder):
     started.kill()
     started.wait()
     wait_until(lambda: has_ended(pid))
+    # It was ended, and is not through.
+    assert not list(folder.rglob("saved_model.pb"))
     for run in (folder / "runs").glob("*/config.json"):
         with files.hold(run.parent):
             assert not (run.parent / "results.json").exists()
