@@ -91,10 +91,18 @@ def main(_):
     text = lm.generate(f"{SENTENCE} <eos>", 60, "top_k", stop_token_ids=())
     print(" ", text.rpartition(" <eos>")[0].replace(" <eos>", "\n "))
     lm.save(run_dir / "model.keras")
-    exported = memlm.serving.export(lm, f"saved_models/quickstart/{begin:.0f}")
+    exported = memlm.serving.export(lm, "saved_models/quickstart")
     print(f"\nExported for TF Serving: {exported}. Scored from there:")
     score = pathlib.Path(__file__).with_name("score_exported.py")
-    subprocess.run([sys.executable, score, exported, SENTENCE], check=True)
+    scored = subprocess.run(
+        [sys.executable, score, exported, SENTENCE],
+        capture_output=True,
+        text=True,
+    )
+    if scored.returncode:
+        raise RuntimeError(scored.stderr)
+    # TensorFlow logs to standard error.
+    print(scored.stdout, end="")
     print(f"Done in {time.time() - begin:.0f} seconds. Next, for instance:")
     model = shlex.quote(str(run_dir / "model.keras"))
     print(f'  memlm attention {model} "{SENTENCE}" --out=map.html')
@@ -132,6 +140,7 @@ def train(name, corpus):
         validation_data=batches("validation"),
         epochs=FLAGS.epochs,
         callbacks=[keras.callbacks.LearningRateScheduler(halve), log],
+        verbose=1 if sys.stdout.isatty() else 2,
     )
     test = memlm.evaluation.perplexity(model, batches("test")).perplexity
     seconds, parameters = round(time.time() - begin), model.count_params()

@@ -17,7 +17,8 @@ a *value* for reading it, and a vector that *predicts* the next word.
 
 We train such a model on text that asks for facts it stated earlier. We compare
 it with an n-gram model and with the best possible model. Then we read text with
-it token by token, as a keyboard or a speech recogniser does.
+it token by token, as a keyboard or a speech recogniser does. This takes under
+two minutes of one core with `KERAS_BACKEND=jax`.
 
 ## Setup
 """

@@ -161,7 +161,7 @@ answer = served["generate"](
     text=tf.constant(["ruth ellis was", "ruth ellis was", "where was"]),
     length=tf.constant([8, 8, 4]),
     top_k=tf.constant([1, 10, 10]),
-    temperature=tf.constant([1.0, 2.0, 2.0]),
+    temperature=tf.constant([1.0, 5.0, 2.0]),
     seed=tf.constant([0, 7, 8]),
 )
 for text in answer["text"].numpy():
