@@ -52,14 +52,14 @@ def __dir__():
 
 
 def _is_program():
-    """Returns whether the running program is `memlm` or a recipe."""
+    """Returns whether the program, or its parent, is `memlm` or a recipe."""
     if sys.argv[:1] == ["-m"]:
         return "memlm_keras" in sys.orig_argv
     program = pathlib.Path(sys.argv[0] if sys.argv else "").resolve()
-    clone = program.parent.with_name("memlm_keras").is_dir()
-    return program.name == "memlm" or (
-        program.parent.name == "recipes" and clone
-    )
+    folder = program.parent
+    if program.name == "memlm" or folder.name == "memlm_keras":
+        return True
+    return folder.name == "recipes" and folder.with_name("memlm_keras").is_dir()
 
 
 # Keras loads a saved model only if its classes are registered. `memlm` and

@@ -12,10 +12,9 @@ import sys
 import threading
 import time
 
-import keras
-
 from memlm_keras import children
 from memlm_keras.experiments.options import as_flag
+from memlm_keras.experiments.process import backend
 from memlm_keras.experiments.process import import_keras
 from memlm_keras.experiments.process import matmul_precision
 from memlm_keras.experiments.run_folder import RunFolder
@@ -131,7 +130,7 @@ def _arguments(folder, recipe, running):
     running = {
         **running,
         "run_dir": folder.parent,
-        "backend": keras.backend.backend(),
+        "backend": backend(),
     }
     if precision := matmul_precision():
         running["matmul_precision"] = precision
