@@ -100,9 +100,15 @@ def test_what_takes_seconds_to_import_is_not_imported(alone, folder, backend):
     alone(backend, "generate", run, "a", hidden="")
 
 
-def test_tensorflow_finds_what_it_imports():
-    score = ("score", "memlm/embedded_attention", "ruth ellis was born")
-    python("-m", "memlm_keras", *score, KERAS_BACKEND="tensorflow")
+def test_tensorflow_finds_what_it_imports_and_does_not_log(folder):
+    def memlm(*arguments, status=0):
+        arguments = ("-m", "memlm_keras", *arguments)
+        return python(*arguments, status=status, KERAS_BACKEND="tensorflow").err
+
+    assert not memlm("score", "memlm/embedded_attention", "ruth ellis was born")
+    (folder / "text" / "1").mkdir()
+    told = memlm("export", "memlm/embedded_lstm", "text/1", status=2)
+    assert told.count("\n") == 1 and "text/1" in told
 
 
 def test_compiled_functions_of_keras_draw_as_they_do(folder):
