@@ -52,6 +52,13 @@ def everything(call):
     )
 
 
+def assert_weights_differ(weights):
+    values = arrays(list(weights))
+    for index, value in enumerate(values):
+        for other in values[:index]:
+            assert value.shape != other.shape or np.all(value != other)
+
+
 def revived(layer):
     """A layer made of the configuration of another, through JSON."""
     config = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from layers import arrays
 from layers import assert_cell_gradients
 from layers import assert_close
+from layers import assert_weights_differ
 from layers import given_sizes
 from layers import initializers
 from layers import layer_of
@@ -120,10 +121,7 @@ def test_weights_of_one_initializer_differ(name):
         4, kernel_initializer=initializer, recurrent_initializer=initializer
     )
     cell.build((None, 5))
-    values = [weight.numpy() for weight in cell.weights]
-    for index, value in enumerate(values):
-        for other in values[:index]:
-            assert value.shape != other.shape or np.all(value != other)
+    assert_weights_differ(cell.weights)
 
 
 @pytest.mark.parametrize("value", [0, -0.5, 1.5])

@@ -8,8 +8,6 @@ import pytest
 
 from memlm_keras import LanguageModel
 from memlm_keras.data import Batches
-from memlm_keras.data import recall
-from memlm_keras.memory import Attention
 from memlm_keras.models import sequence_model
 from memlm_keras.training import distribution
 
@@ -126,25 +124,3 @@ def test_the_backend_reads_batches_without_hooks_on_one_device(monkeypatch):
     assert hooked.ended
     monkeypatch.setattr(distribution, "num_devices", lambda model: 2)
     assert sequence_model.as_dataset(model, batches) is batches
-
-
-@pytest.mark.backend("torch")
-def test_only_the_answers_of_recall_are_learnt():
-    task = recall.MQAR(16, length=12, pairs=2)
-    batches = recall.RecallBatches(task, rows=5, batch_size=2, fresh=True)
-    model = LanguageModel(16, 4, [keras.layers.GRU(4)], memory=Attention(12))
-    model.compile("sgd", weighted_metrics=[Seen("seen")])
-    history = model.fit(batches, epochs=2, verbose=0).history["seen"]
-    answers = []
-    for epoch in range(2):
-        batches.start_at(epoch)
-        answers.append(sum_of_targets(batches))
-    assert history == answers and answers[0] != answers[1]
-    model.compile("sgd", weighted_metrics=["accuracy"])
-    found = model.evaluate(batches, verbose=0, return_dict=True)
-    right = sum(
-        np.sum((logits == targets) * sample_weight)
-        for inputs, targets, sample_weight in batches
-        for logits in [np.argmax(keras.ops.convert_to_numpy(model(inputs)), -1)]
-    )
-    np.testing.assert_allclose(found["accuracy"], right / 10, atol=1e-6)

@@ -174,17 +174,12 @@ def test_download_goes_to_the_cache(folder, cache, monkeypatch, tmp_path):
     assert lengths(data.load("wikitext-2", cache_dir=cache)) == [10, 10, 10]
 
 
-@pytest.fixture
-def text(tmp_path):
-    for name in ("train", "valid", "test"):
-        path = tmp_path / f"{name}.txt"
-        path.write_text(f"# 1\nthe {name} 12\n\n# 2\nthe the\n")
-    train, valid = tmp_path / "train.txt", tmp_path / "valid.txt"
-    test = str(tmp_path / "test.txt")
-    return {"train": train, "validation": valid, "test": test}
-
-
-def test_any_text_with_options(text):
+def test_any_text_with_options(write):
+    text = {
+        name: write(f"# 1\nthe {name} 12\n\n# 2\nthe the\n", f"{name}.txt")
+        for name in ("train", "validation", "test")
+    }
+    text["test"] = str(text["test"])
     options = {"vocabulary_size": 4, "minimum_count": 2, "numbers": "N"}
     corpus = data.load_text(**text, **options, document_start="# ")
     assert corpus.name == text["train"].parent.name

@@ -1,4 +1,4 @@
-"""The ways to compute scores of additive attention, beside the plain one."""
+"""Additive scores of windows by all ways; what sums over windows take."""
 
 import keras
 import numpy as np
@@ -110,3 +110,24 @@ def test_no_steps_have_no_scores():
         *map(ops.array, (keys, queries[:, :0], kernel)), ops.array(seen[:, :0])
     )
     assert found.shape == (2, 0, 3)
+
+
+@pytest.mark.parametrize("slots", [5, 50])
+def test_memory_grows_with_time_and_no_faster(slots, monkeypatch):
+    largest = []
+    matmul = ops.matmul
+
+    def spy(left, right):
+        found = matmul(left, right)
+        sizes = (np.prod(tuple(each.shape)) for each in (left, right, found))
+        largest.append(max(map(int, sizes)))
+        return found
+
+    monkeypatch.setattr(ops, "matmul", spy)
+    for time in (400, 800):
+        values = ops.ones((1, time + slots, 3))
+        masking.banded_sum(ops.ones((1, time, slots)), values)
+        masking.banded_products(ops.ones((1, time, 3)), values, slots)
+    short, long = max(largest[:2]), max(largest[2:])
+    assert long <= 2.2 * short
+    assert long <= 800 * 4 * max(slots, 32)

@@ -292,11 +292,3 @@ def test_gradients_of_a_projection(form, gradients, random):
         *(gradients, make_projection(form, 3), outputs),
         lambda outputs, weights: projected(form, outputs, *weights),
     )
-
-
-def test_a_penalty_is_a_loss():
-    layer = memories.Projection(kernel_regularizer=keras.regularizers.L2(0.5))
-    layer.build((None, None, 4))
-    (penalty,) = layer.losses
-    kernel = layer.get_weights()[0]
-    np.testing.assert_allclose(arrays(penalty), 0.5 * np.sum(kernel**2), 1e-5)

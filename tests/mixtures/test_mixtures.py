@@ -146,18 +146,30 @@ def test_masked_steps_are_never_remembered(kind):
     outputs, token_ids, logits = inputs_of(7, 3, 5, 3)
     dirty = np.where(mask[..., None], outputs, np.nan).astype("float32")
     words = np.where(mask, token_ids, -1).astype("int32")
-    mixed, after, weights, _ = arrays(layer(dirty, words, logits, state, mask))
+    found = layer(dirty, words, logits, state, mask)
+    np.testing.assert_array_equal(arrays(get_keras_mask(found[0])), mask)
+    mixed, after, weights, _ = arrays(found)
     *inputs, valid, valid_weights = (
         value[mask].reshape(3, 3, *value.shape[2:])
         for value in (outputs, token_ids, logits, mixed, weights)
     )
-    expected, after_valid, expected_weights, _ = layer(*inputs, state)
+    expected, after_valid, expected_weights, valid_copies = layer(
+        *inputs, state
+    )
     assert_close(
         (valid, valid_weights, after),
         (expected, expected_weights, after_valid),
     )
     np.testing.assert_array_equal(mixed[~mask], 0.0)
     np.testing.assert_array_equal(weights[~mask], 0.0)
+    if kind is PointerSentinel:
+        score = layer.pointer_log_probability
+        found = arrays(score(found[3], token_ids, mask))
+        expected = score(valid_copies, inputs[1])
+        assert_close(found[mask].reshape(3, 3), expected)
+        np.testing.assert_array_equal(found[~mask], 0.0)
+    with pytest.raises(ValueError, match="`mask` must be of shape"):
+        layer(outputs, token_ids, logits, mask=mask[:, :4])
 
 
 @pytest.mark.backend("torch")
@@ -180,42 +192,6 @@ def test_positions_are_rows_of_the_full_read(kind):
     )
     expected = mixed[rows, positions], state, weights[rows, positions]
     assert_close(found, expected)
-
-
-@pytest.mark.backend("torch")
-@every_mixture
-def test_a_mask_of_another_shape(kind):
-    outputs, token_ids, logits = inputs_of(7, 3, 5, 3)
-    for shape in ((3, 4), (3,)):
-        with pytest.raises(ValueError, match="`mask` must be of shape"):
-            make(kind, 3, 2)(
-                outputs, token_ids, logits=logits, mask=np.ones(shape, bool)
-            )
-
-
-def test_pointer_log_probability_with_a_mask():
-    layer = make(PointerSentinel, 3, 2)
-    mask = np.array([[0, 1, 1, 0, 1], [1, 1, 0, 1, 0]], "bool")
-    outputs, token_ids, logits = inputs_of(8, 2, 5, 3)
-    targets = np.random.default_rng(9).integers(V, size=(2, 5)).astype("int32")
-    found = arrays(
-        layer.pointer_log_probability(
-            layer(outputs, token_ids, mask=mask)[3], targets, mask=mask
-        )
-    )
-    predicted = layer(outputs, token_ids, logits=logits, mask=mask)[0]
-    np.testing.assert_array_equal(arrays(get_keras_mask(predicted)), mask)
-    outputs, token_ids, wanted = (
-        value[mask].reshape(2, 3, *value.shape[2:])
-        for value in (outputs, token_ids, targets)
-    )
-    expected = arrays(
-        layer.pointer_log_probability(layer(outputs, token_ids)[3], wanted)
-    )
-    np.testing.assert_allclose(
-        found[mask].reshape(2, 3), expected, rtol=1e-4, atol=1e-5
-    )
-    np.testing.assert_array_equal(found[~mask], 0.0)
 
 
 @pytest.mark.parametrize(

@@ -80,24 +80,6 @@ def test_suppressed_tokens_are_not_written():
             model.generate([[3]], 3, suppress_token_ids=wrong)
 
 
-def test_beams():
-    import keras_nlp
-
-    model = shared()
-    prompt = np.array([[3, 4, 5]], "int32")
-    greedy = model.generate(prompt, 8, sampler="greedy")
-    one = model.generate(prompt, 8, keras_nlp.samplers.BeamSampler(1))
-    np.testing.assert_array_equal(one, greedy)
-    three = model.generate(prompt, 8, keras_nlp.samplers.BeamSampler(3))
-    assert three.shape == (1, 8)
-    np.testing.assert_array_equal(three[:, :3], prompt)
-    continuation = slice(2, None)
-    assert (
-        model.score(three)[:, continuation].sum()
-        >= model.score(greedy)[:, continuation].sum() - 1e-5
-    )
-
-
 @pytest.mark.parametrize("name", ["greedy", "random", "top_k", "top_p"])
 def test_samplers_draw_as_those_of_keras_nlp(name):
     import keras_nlp

@@ -158,9 +158,3 @@ def test_arguments_that_a_preset_leaves_open():
     sizes = {"scale": 0.02, "dropout": 0.3, "embedding": embedding}
     model = LanguageModel.from_preset("daniluk2017/key_value", 11, **sizes)
     assert (model.dropout, model.embedding.word_dropout) == (0.3, 0.25)
-
-
-def test_a_row_counts_for_itself_alone():
-    for name in presets.names():
-        row_class = type(registry.find(name)[1])
-        assert row_class.__dataclass_fields__["parameters"].default is None

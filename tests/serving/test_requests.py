@@ -1,12 +1,10 @@
-"""Requests to a served model: padded, mixed, wrong and at once."""
+"""Requests to a served model: padded, mixed and wrong."""
 
-import concurrent.futures
 import re
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from numpy.testing import assert_array_equal
 
 pytestmark = pytest.mark.backend("tensorflow")
 
@@ -191,20 +189,3 @@ def test_no_rows_are_no_error(ask):
     for signature in ("score", "next", "begin"):
         found = ask(signature, text=np.array([], object))
         assert {len(value) for value in found.values()} == {0}
-
-
-def test_eight_threads_are_as_one(ask, begun, random):
-    requests = [("generate", RIGHT["generate"])]
-    for _ in range(16):
-        ids = {"token_ids": random.integers(30, size=(2, 5)).astype("int32")}
-        longer = {**ids, "length": np.array([5, 3], "int32")}
-        requests.append(("serving_default", ids))
-        requests.append(("score_ids", longer))
-        requests.append(("step", {**longer, **begun}))
-    expected = [ask(name, **inputs) for name, inputs in requests]
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda one: ask(one[0], **one[1]), requests * 2))
-    for one, two in zip(found, expected * 2, strict=True):
-        assert one.keys() == two.keys()
-        for name in one:
-            assert_array_equal(one[name], two[name])
