@@ -52,6 +52,12 @@ def everything(call):
     )
 
 
+def assert_shares(found, expected, draws):
+    """Shares of so many independent draws are as probable as expected."""
+    deviation = np.sqrt(expected * (1 - expected) / np.maximum(draws, 1))
+    assert np.all(np.abs(found - expected) <= 4.5 * deviation + 1e-9)
+
+
 def assert_weights_differ(weights):
     values = arrays(list(weights))
     for index, value in enumerate(values):

@@ -130,13 +130,10 @@ def test_wrong_forgetting_factor(value):
         FOFEHORNNCell(4, forgetting_factor=value)
 
 
-def test_the_precision_is_that_of_the_cell(random):
-    model = memlm_keras.LanguageModel(
-        11, 4, [FOFEHORNNCell(5, dtype="mixed_bfloat16")]
-    )
+def test_the_precision_is_that_of_the_cell():
+    cell = FOFEHORNNCell(5, dtype="mixed_bfloat16")
+    model = memlm_keras.LanguageModel(11, 4, [cell])
     assert model.recurrent[0].compute_dtype == "bfloat16"
-    logits = model(random.integers(11, size=(2, 3)))
-    assert np.all(np.isfinite(arrays(keras.ops.cast(logits, "float32"))))
     with pytest.raises(ValueError, match="`dtype`.*'float32'.*'float16'"):
         ProjectedRNN(FOFEHORNNCell(5), dtype="float16")
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memlm_keras import LanguageModel
 from memlm_keras import evaluation
 from memlm_keras import ngrams
 from memlm_keras.data import SubwordVocabulary
@@ -369,13 +370,14 @@ def test_characters_that_no_token_has(vocabulary, text, unseen, share):
     assert all(repr(character) in said for character in unseen)
 
 
-def test_characters_that_are_read_as_bytes(english_vocabulary):
-    entered = EnteredText(english_vocabulary)
+def test_characters_that_are_read_as_bytes():
+    english = LanguageModel.from_preset("memlm/english").vocabulary
+    entered = EnteredText(english)
     with pytest.raises(ValueError, match=r"caf.udce9.*is not UTF-8"):
         entered.line(b"caf\xe9".decode("utf-8", "surrogateescape"))
     entered.line("In 1915 \u2014 a na\u00efve \ufb01sh \u201cswam\u201d")
     assert entered.unseen == {"1": 2, "9": 1, "5": 1, "\u00ef": 1}
-    entered = EnteredText(english_vocabulary)
+    entered = EnteredText(english)
     entered.line("the cat " * 500 + "9")
     assert not list(entered.notes())
 
@@ -394,10 +396,3 @@ def test_rare_words_of_training_have_known_characters(write, tmp_path, capsys):
     path = write("go\ngo\nwhat?\n")
     load_text(path, path, path, minimum_count=2, cache_dir=tmp_path / "cache")
     assert "are in no word" not in capsys.readouterr().out
-
-
-@pytest.fixture(scope="module")
-def english_vocabulary():
-    import memlm_keras
-
-    return memlm_keras.LanguageModel.from_preset("memlm/english").vocabulary

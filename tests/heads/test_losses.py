@@ -380,22 +380,6 @@ def test_gradients_of_a_sample(arrays, targets, weights, gradients):
     assert_directional_derivatives(gradients, weighted, reference_loss, arrays)
 
 
-@pytest.mark.backend("tensorflow")
-def test_gradients_of_a_sample_are_dense(arrays, targets):
-    """Keras squares each entry of a sparse gradient, though rows repeat."""
-    import tensorflow as tf
-
-    head = TiedProjection(Embedding(V, UNITS), num_sampled=9)
-    head(arrays[0])
-    with tf.GradientTape() as tape:
-        losses = head.token_losses(
-            ops.array(arrays[0]), ops.array(targets), training=True
-        )
-    variables = [v.value for v in head.trainable_variables]
-    found = tape.gradient(losses, variables)
-    assert len(found) == 2 and all(isinstance(g, tf.Tensor) for g in found)
-
-
 @pytest.mark.backend(one_in=2)
 @pytest.mark.parametrize("head", [OutputProjection, TiedProjection])
 def test_models_learn_from_a_sample(head, xla, monkeypatch):

@@ -100,16 +100,19 @@ def test_a_call_without_carry_state_makes_the_state():
         model({"ids": tokens})
 
 
-def test_on_batch_methods_carry_a_state():
-    model = make()
-    model.compile("sgd", run_eagerly=False)
-    tokens = tokens_of(2, 4)
+def test_single_batches_carry_a_state():
+    """Also those of fewer rows than `fit` was asked for."""
+    model, tokens = make(), tokens_of(2, 4)
+    model.compile(keras.optimizers.SGD(0.0), run_eagerly=False)
     inputs = {"token_ids": tokens, "reset": np.ones(2, "bool")}
     _, state = model.step(tokens, model.initial_state(2))
     model.test_on_batch(inputs, tokens)
     carried_on(model, state, training=False)
     model.train_on_batch(inputs, tokens)
     carried_on(model, state, training=True)
+    model.fit(inputs, tokens, batch_size=3, shuffle=False, verbose=0)
+    carried_on(model, state, training=True)
+    assert not hasattr(model, "carried_training_state_3")
 
 
 def test_batches_within_an_epoch_that_is_not_trained():
@@ -118,16 +121,6 @@ def test_batches_within_an_epoch_that_is_not_trained():
     batches.start_at(1, 1)
     history = model.fit(batches, epochs=1, verbose=0)
     assert history.epoch == [0]
-
-
-def test_arrays_of_fewer_rows_than_a_batch_carry_a_state():
-    model, tokens = make(), tokens_of(2, 4)
-    model.compile(keras.optimizers.SGD(0.0))
-    inputs = {"token_ids": tokens, "reset": np.ones(2, "bool")}
-    model.fit(inputs, tokens, batch_size=3, shuffle=False, verbose=0)
-    _, state = model.step(tokens, model.initial_state(2))
-    carried_on(model, state, training=True)
-    assert not hasattr(model, "carried_training_state_3")
 
 
 def test_datasets_of_tensorflow_carry_a_state(xla):

@@ -161,17 +161,8 @@ def test_quantized_autoencoders_encode_by_int8():
 
 
 @pytest.mark.backend("torch")
-def test_variants_of_quantized_models_are_quantized():
+def test_training_smoothing_and_copies():
     model, tokens = make(), tokens_of(2, 5)
-    model.quantize("int8", verbose=False)
-    copy = model.with_mixture(memlm.mixtures.NeuralCache(size=3))
-    copy = copy.with_mixture(None)
-    close(copy.score(tokens), model.score(tokens))
-
-
-@pytest.mark.backend("torch")
-def test_training_and_smoothing_are_refused():
-    model = make()
     model.compile("adam")
     model.quantize("int8", verbose=False)
     with pytest.raises(
@@ -180,6 +171,9 @@ def test_training_and_smoothing_are_refused():
         model.fit(documents(), verbose=0)
     with pytest.raises(ValueError, match="already quantized"):
         model.quantize("int8", verbose=False)
+    copy = model.with_mixture(memlm.mixtures.NeuralCache(size=3))
+    copy = copy.with_mixture(None)
+    close(copy.score(tokens), model.score(tokens))
     smoothed = memlm.LanguageModel.from_preset(
         "kong2019/vs_kneser_ney_512", V, scale=0.02
     )

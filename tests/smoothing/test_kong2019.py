@@ -6,6 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from language_models import array
 from layers import assert_arguments_survive
+from layers import assert_shares
 from layers import given_sizes
 
 from memlm_keras.smoothing import SmoothedProjection
@@ -52,11 +53,10 @@ def matrix_of(seed, units=4):
     return generator.normal(size=(V, units)).astype("float32")
 
 
-def assert_shares(rows, expected):
+def assert_drawn(rows, expected):
     """Numbers drawn are distributed as expected, `(V,)`."""
     shares = np.bincount(rows.ravel(), minlength=V) / rows.size
-    deviation = np.sqrt(expected * (1 - expected) / rows.size)
-    assert np.all(np.abs(shares - expected) <= 4.5 * deviation + 1e-9)
+    assert_shares(shares, expected, rows.size)
 
 
 # === Statistics ===
@@ -89,7 +89,7 @@ def test_draws_have_the_stated_shares(scheme, element_wise):
     drawn = smoothing.draw(words, 3)
     for word in range(V):
         mixture = rates[word] * proposal + (1 - rates[word]) * np.eye(V)[word]
-        assert_shares(array(drawn.input_rows)[:, word], mixture)
+        assert_drawn(array(drawn.input_rows)[:, word], mixture)
 
 
 @by_word_and_by_element
@@ -101,16 +101,15 @@ def test_targets_are_drawn_by_the_same_decision(element_wise):
     replaced = array(drawn.replaced)
     assert replaced.shape == (20_000, V) + (2,) * element_wise
     for word in range(V):
-        share = replaced[:, word].mean()
-        deviation = np.sqrt(rates[word] / replaced[:, word].size)
-        assert abs(share - rates[word]) <= 4.5 * deviation
+        own = replaced[:, word]
+        assert_shares(own.mean(), rates[word], own.size)
     # What is drawn for input and target, and whether, have nothing in common.
     rows = array(drawn.output_rows)
-    assert_shares(rows, proposal)
-    assert_shares(rows[replaced], proposal)
+    assert_drawn(rows, proposal)
+    assert_drawn(rows[replaced], proposal)
     of_inputs = array(drawn.input_rows)
     for row in range(V):
-        assert_shares(rows[replaced & (of_inputs == row)], proposal)
+        assert_drawn(rows[replaced & (of_inputs == row)], proposal)
 
 
 @pytest.mark.backend("torch")
@@ -128,7 +127,7 @@ def test_other_words_are_drawn_once_a_batch(element_wise):
     assert rows.shape == (batches, V, units)[: 3 if element_wise else 2]
     for word in range(V):
         mixture = rates[word] * proposal + (1 - rates[word]) * np.eye(V)[word]
-        assert_shares(rows[:, word], mixture)
+        assert_drawn(rows[:, word], mixture)
     kept = (rows == np.arange(V).reshape(1, V, *[1] * (rows.ndim - 2))).mean()
     assert 0.1 < kept < 0.9
     for other_words in ("mean", "mode"):
@@ -164,10 +163,8 @@ def test_words_are_replaced_independently(scheme):
     replaced = array(drawn.replaced)
 
     def assert_independent(first, second, chances):
-        expected = np.prod(chances)
-        deviation = np.sqrt(expected * (1 - expected) / len(first))
         together = np.mean(first & second)
-        assert abs(together - expected) <= 4.5 * deviation
+        assert_shares(together, np.prod(chances), len(first))
 
     assert_independent(replaced[:, 0], replaced[:, 1], rates[[1, 2]])
     assert_independent(replaced[1:, 0], replaced[:-1, 0], rates[[1, 1]])
@@ -188,8 +185,7 @@ def test_each_element_has_a_draw_of_its_own():
     same = np.mean(rows[..., 0] == rows[..., 1])
     rates, proposal = tables(smoothing, np.arange(V))
     mixture = rates[0] * proposal + (1 - rates[0]) * np.eye(V)[0]
-    expected = np.sum(mixture**2)
-    assert abs(same - expected) < 4.5 * np.sqrt(expected / 5000)
+    assert_shares(same, np.sum(mixture**2), 5000)
 
 
 # === Against the reference ===

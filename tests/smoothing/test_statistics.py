@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layers import assert_shares
 
 from memlm_keras.smoothing import StreamStatistics
 from memlm_keras.smoothing import statistics as statistics_module
@@ -96,5 +97,4 @@ def test_draws_are_distributed_as_asked(random):
     drawn = AliasTable.of(probabilities).draw(random, (200, 500))
     assert drawn.shape == (200, 500) and drawn.dtype == np.int32
     shares = np.bincount(drawn.ravel(), minlength=5) / drawn.size
-    deviation = np.sqrt(probabilities * (1 - probabilities) / drawn.size)
-    assert np.all(np.abs(shares - probabilities) <= 4.5 * deviation)
+    assert_shares(shares, probabilities, drawn.size)

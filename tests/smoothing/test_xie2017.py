@@ -1,6 +1,7 @@
 import keras
 import numpy as np
 import pytest
+from layers import assert_shares
 
 from memlm_keras import LanguageModel
 from memlm_keras.data import Batches
@@ -29,11 +30,6 @@ def noised(scheme, rate=0.4, batches=None, seed=0, **arguments):
         batches = Batches(text(), batch_size=100, segment_length=10)
     statistics = StreamStatistics.count(batches.tokens, V)
     return NoisedBatches(batches, scheme, rate, statistics, seed, **arguments)
-
-
-def assert_shares(found, expected, draws):
-    deviation = np.sqrt(expected * (1 - expected) / np.maximum(draws, 1))
-    assert np.all(np.abs(found - expected) <= 4.5 * deviation + 1e-9)
 
 
 @pytest.mark.parametrize(
