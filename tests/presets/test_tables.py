@@ -101,3 +101,12 @@ def test_rows_of_windows_and_of_a_grid():
     (row,) = TABLES["kong2019/grid"].rows
     assert row.preset == "kong2019/vs_kneser_ney_512"
     assert row.grid == {"rate": [0.1, 0.2, 0.3, 0.4]}
+
+
+def test_measures_in_results():
+    _, test, *_, masked = TABLES["baselines/ptb"].measures
+    results = {"test": {"perplexity": 80.5, "protocol": "standard"}}
+    assert test.is_in(results) and test.of(results) == 80.5
+    assert test.protocol(results) == "standard"
+    assert not masked.is_in(results)
+    assert masked.of(results) is masked.protocol(results) is None
