@@ -93,10 +93,7 @@ def test_scoring_refuses_other_texts(sample):
 
 
 def test_scoring_refuses_a_forgotten_fact(sample):
-    for document in sample[0]:
-        if "where" in document:
-            break
-    document = list(document)
+    document = list(next(text for text in sample[0] if "where" in text))
     place = document.index("in", document.index("where")) + 1
     home = document[place]
     document[place] = next(city for city in WORDS["city"] if city != home)

@@ -390,9 +390,7 @@ def test_a_text_says_which_characters_training_lacks(write, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "3 of 81 characters are in no word" in said
     assert "'\u2019' (3)" in said
-
-
-def test_rare_words_of_training_have_known_characters(write, tmp_path, capsys):
+    # Those of rare words are known.
     path = write("go\ngo\nwhat?\n")
     load_text(path, path, path, minimum_count=2, cache_dir=tmp_path / "cache")
     assert "are in no word" not in capsys.readouterr().out
