@@ -57,7 +57,7 @@ def _is_program():
         return "memlm_keras" in sys.orig_argv
     program = pathlib.Path(sys.argv[0] if sys.argv else "").resolve()
     folder = program.parent
-    if program.name == "memlm" or folder.name == "memlm_keras":
+    if program.name == "memlm" or program.match("memlm_keras/__main__.py"):
         return True
     return folder.name == "recipes" and folder.with_name("memlm_keras").is_dir()
 

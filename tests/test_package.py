@@ -140,6 +140,12 @@ def test_a_program_lists_presets_without_keras():
     assert "keras" not in modules_after(statement)
 
 
+def test_a_script_beside_the_package_is_no_program(monkeypatch):
+    for name in ("memlm", "memlm_keras/__main__.py", "memlm_keras/mine.py"):
+        monkeypatch.setattr("sys.argv", [f"/clones/{name}"])
+        assert memlm_keras._is_program() is (name != "memlm_keras/mine.py")
+
+
 def test_public_names():
     found = {}
     for name in PUBLIC_NAMES:
