@@ -379,7 +379,7 @@ def _as_dict(where, pair):
 
 
 class TokenizedText:
-    """Token ids of a text, whose parts are joined by spaces.
+    """Token ids of parts that are joined by spaces, without boundary marks.
 
     Attributes:
         ids: int32 array `(tokens,)`.
@@ -389,9 +389,9 @@ class TokenizedText:
 
     def __init__(self, vocabulary, parts, eos=False):
         tokenize = vocabulary.tokenizer.tokenize
-        *before, last = parts
-        first, *within = [*before, unmarked(last)]
-        parts = [unmarked(first), *within]
+        parts = list(parts)
+        parts[0] = unmarked(parts[0])
+        parts[-1] = unmarked(parts[-1])
         tokens = tokenize(" ".join(filter(None, parts)))
         self.starts = [0]
         for number in range(1, len(parts)):

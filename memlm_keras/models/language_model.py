@@ -109,10 +109,9 @@ class LanguageModel(StreamingModel, SequenceModel):
               In training, the loss includes the additional term of a
               supervised mixture; the KL terms of a smoothing are in
               `model.losses`.
-            * `"sample_weight"`, `(batch, time)` float, factors for the
-              losses, which you multiply: the result has no `"logits"`, so that
-              not all of them are in memory at once. Losses whose weight is zero
-              are undefined.
+            * `"sample_weight"`, `(batch, time)` float, by which you multiply
+              the losses: the result has no `"logits"`, so that not all of them
+              are in memory at once. Losses whose weight is zero are undefined.
         training: optional bool.
 
     Returns:

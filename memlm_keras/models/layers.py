@@ -89,8 +89,9 @@ def require_memory(memory, vocabulary_size, recurrent):
     """Checks a memory or `None`, and sets the memory's `vocabulary_size`."""
     what = "a layer of `memlm_keras.memory`, or None"
     require_instance("memory", memory, (Memory, type(None)), what)
-    embeds = getattr(type(memory), "embed_state", Memory.embed_state)
-    if embeds is not Memory.embed_state and recurrent:
+    if memory is None:
+        return
+    if type(memory).embed_state is not Memory.embed_state and recurrent:
         raise ValueError(
             "`recurrent` must be empty, because the memory embeds the words of "
             f"its state. Received: memory={memory} and recurrent={recurrent}"
