@@ -45,6 +45,8 @@ flags.DEFINE_enum(
 flags.DEFINE_string("run_dir", "runs", "Folder of the run folders.")
 flags.DEFINE_string("logs", str(LOGS), "Folder of the logs.")
 flags.DEFINE_multi_string("trial", [], "Override, such as units=8, for a test.")
+# If one of these flags is given, `--list` prints commands for this machine.
+HERE = ("data_dir", "backend", "matmul_precision", "run_dir")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,7 +249,7 @@ def main(names):
         every += filter(None, itertools.chain(*by_seed))
     if FLAGS.list:
         describe(found)
-        runs.print_missing(every, short=True)
+        runs.print_missing(every, short=not any(FLAGS[n].present for n in HERE))
         return 0
     return claim_runs.train(every, FLAGS.jobs, FLAGS.minutes) > 0
 

@@ -119,6 +119,9 @@ def test_the_list_is_of_commands(recipe, capsys, tmp_path):
     assert told.out.count("\n") == 15
     assert "0 of 3 rows with a published number" in told.err
     assert "0.8" in told.err and "123.5" in told.err and "0/1" in told.err
+    recipe("--data_dir=texts").main(["zaremba_small"])
+    here = " --data_dir=texts/ptb --run_dir=runs --backend="
+    assert here in capsys.readouterr().out
 
 
 def test_an_entry_that_is_not_there(recipe):
