@@ -12,12 +12,14 @@ RUN_DIR/VARIANT-seed0.
 import dataclasses
 import pathlib
 
-from absl import app
 from absl import flags
 
 import memlm_keras as memlm
+import programs
 from memlm_keras.experiments import Experiment
 from memlm_keras.experiments import choose_preset
+from memlm_keras.experiments import process
+from memlm_keras.experiments.options import UsageError
 from memlm_keras.presets import memlm_rows
 from memlm_keras.presets.rows import projected_rnn
 from memlm_keras.presets.rows import serialized
@@ -150,9 +152,10 @@ VARIANTS = {
 }
 
 
-def main(argv):
-    if len(argv) > 1:
-        raise app.UsageError(f"Unknown arguments: {argv[1:]}")
+def main(arguments):
+    if arguments:
+        raise UsageError(f"Unknown arguments: {arguments}")
+    process.import_keras()
     memlm.presets.register("ablation", VARIANTS, title="Parts of memlm/small")
     given = {
         name: FLAGS[name].value
@@ -185,4 +188,4 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    programs.run(main)

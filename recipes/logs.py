@@ -26,6 +26,7 @@ import numpy as np
 
 import programs
 from memlm_keras import files
+from memlm_keras.experiments import process
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
 
@@ -188,6 +189,7 @@ def numbers(study):
 
 def main(arguments):
     if arguments[:1] == ["keep"] and len(arguments) > 2:
+        process.import_keras()
         for folder in arguments[2:]:
             keep(folder, arguments[1])
         return
