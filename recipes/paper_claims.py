@@ -50,21 +50,21 @@ _KONG_SMALL = {
 
 SETTINGS = {
     "kong2019_little_text": Setting(
-        "Penn Treebank, the first 1,000 lines of its training text, two layers "
-        "of 100 units, early stopping",
+        "the first 1,000 lines of Penn Treebank's training text, two layers of "
+        "100 units, early stopping",
         "ptb",
         _KONG_SMALL,
         "small",
     ),
     # The setting of runs made before "mode" became the default.
     "kong2019_little_text_sampled": Setting(
-        "The same, with `--other_words=sample`",
+        "the settings of `kong2019_little_text`, `--other_words=sample`",
         "ptb",
         {**_KONG_SMALL, "other_words": "sample"},
         "small",
     ),
     "kong2019": Setting(
-        "Penn Treebank, as published: one point of the paper's grid", "ptb", {}
+        "Penn Treebank, one point of the paper's grid", "ptb", {}
     ),
     "daniluk2017_two_fifths": Setting(
         "Penn Treebank, the paper's sizes times 0.4, early stopping, a "
@@ -81,28 +81,28 @@ SETTINGS = {
         seeds=2,
     ),
     "daniluk2017_penn_treebank": Setting(
-        "The paper's sizes and training on another corpus: Penn Treebank, "
+        "the paper's sizes and training on another corpus, Penn Treebank, "
         "until two epochs are no better",
         "ptb",
         {"epochs": 40, "patience": 2},
     ),
     "daniluk2017": Setting(
-        "The paper's sizes and training on another corpus: WikiText-2 by "
+        "the paper's sizes and training on another corpus, WikiText-2 by "
         "articles, V = 33,278, until two epochs are no better",
         "wikitext-2",
         {"documents": True, "epochs": 30, "patience": 2},
         seeds=2,
     ),
     "weissenborn2016": Setting(
-        "The paper's sizes and training on another corpus: SICK, 4,500 "
-        "training pairs; initial embeddings have the size of GloVe's",
+        "the paper's sizes and training on another corpus, SICK (4,500 "
+        "training pairs), with initial embeddings of the size of GloVe's",
         "sick",
         {},
         seeds=5,
     ),
     "salton2017_little_text": Setting(
-        "Penn Treebank, the first 10,000 lines of its training text, two "
-        "layers of 100 units, a learning rate of 0.5",
+        "the first 10,000 lines of Penn Treebank's training text, two layers "
+        "of 100 units, a learning rate of 0.5",
         "ptb",
         {
             "training_lines": 10000,
@@ -116,9 +116,9 @@ SETTINGS = {
         },
         "small",
     ),
-    "salton2017": Setting("Penn Treebank, as published", "ptb", {}),
+    "salton2017": Setting("Penn Treebank and the published settings", "ptb", {}),
     "tran2016": Setting(
-        "Penn Treebank, d = 128 as published, a patience of 3 epochs, the "
+        "Penn Treebank, d = 128 as published, a patience of 3 epochs, a "
         "learning rate halved after each epoch without improvement",
         "ptb",
         {"patience": 3},

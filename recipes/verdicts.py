@@ -162,15 +162,15 @@ The tables test the papers' claims that one model is better than another.
 
 * A difference is in per cent of the second model's perplexity, or in points of
   accuracy for pairs. A positive difference agrees with the claim.
-* Brackets contain the 95% interval: Welch's interval over seeds, widened by the
-  variance over test sentences.
+* Brackets contain the 95% interval, which is Welch's interval over seeds,
+  widened by the variance over test sentences.
 * A claim *holds* if the interval is above zero, and *does not hold* if the
   interval is below half a per cent or half a point. For a claim that models are
   equal, the interval must be within 2%.
 * For verdicts, Holm's correction widens the intervals, so that all verdicts are
   right with a probability of 95%.
-* If a setting is not the paper's, do not compare our numbers with the paper's.
-  *Not run* means that one of the models has no run.
+* If a setting is not the paper's, do not compare our numbers with published
+  numbers. *Not run* means that one of the models has no run.
 """
 _COLUMNS = ("claim", "published", "ours", "difference", "verdict")
 
@@ -192,7 +192,8 @@ def write(path, losses, command):
             cells = [row for c, of, row in rows if c in of_paper and of == name]
             if cells:
                 lines += [
-                    f"`{name}`: {setting.description}, {setting.seeds} seeds.",
+                    f"`{name}` uses {setting.description}, and "
+                    f"{setting.seeds} seeds.",
                     "",
                     *_table([_COLUMNS, "-" * len(_COLUMNS), *cells]),
                     "",
