@@ -43,8 +43,8 @@ flags.DEFINE_string("out", None, "JSON file for the results.")
 flags.DEFINE_string("show", None, "JSON file to print, without measuring.")
 
 
-# A suite for a card lasts less than eight minutes. On PyTorch, the first
-# steps are not recorded.
+# A suite for a GPU lasts less than eight minutes. PyTorch does not record the
+# first steps, which are not timed.
 _GPU = {"rounds": 3, "turn": 0.4, "minutes": 7.5, "warm": 110}
 _TRIAL = {"rounds": 1, "turn": 0.01, "warm": 1}
 _TINY = {

@@ -15,8 +15,8 @@ class Contender:
         backend: string, the library that computes.
         variant: string, the model that the module makes for the case.
         precision: string, a Keras dtype policy, or `"int8"` for exports.
-        tolerance: float, largest relative difference of its loss from the
-            first contender with the same `computes`.
+        tolerance: float, largest relative difference of the loss from that of
+            the first contender with the same `computes`.
         computes: string, name of the computation, if the case has several.
     """
 
@@ -136,7 +136,7 @@ class Case:
         return dict(zip(shapes, self.draw(shapes.values())))
 
 
-# Drawing takes as long as the steps of a small model on a card.
+# Drawing batches takes as long as the steps of a small model on a GPU.
 @functools.lru_cache(maxsize=4)
 def _batches(steps, batch, time, vocabulary):
     random = np.random.default_rng(0)

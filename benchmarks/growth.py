@@ -4,8 +4,8 @@
     python -m benchmarks.growth --sizes=window,copies
     python -m benchmarks.growth --show=grown.json --pictures=docs/pictures
 
-At each size the contenders take turns, as in `python -m benchmarks`. A dashed
-line shows the limit of the cost.
+At each size, the contenders take turns, as in `python -m benchmarks`. Dashed
+lines show the limits of `Growth`.
 """
 
 import dataclasses
@@ -63,7 +63,7 @@ class Growth:
         )
 
     def contenders(self, backend):
-        """Returns contenders of a backend, and the ones to compare with."""
+        """Returns contenders of a backend, and those they are compared with."""
         case = CASES[self.case]
         own = [c for c in case.contenders if c.backend == backend]
         own = [c for c in own if c.precision == "float32"]

@@ -14,8 +14,8 @@ from benchmarks.runner import ratios
 from benchmarks.suites import CASES
 
 _LIBRARIES = ("keras", "tensorflow", "jax", "torch")
-# Dense products a second of cards, from their data sheets: of float32 in TF32
-# and of bfloat16.
+# Operations per second of GPUs in dense matrix products, from data sheets: for
+# float32 in TF32, and for bfloat16.
 _CARDS = {
     "A100": (156e12, 312e12),
     "H100 80GB HBM3": (494e12, 989e12),
@@ -75,7 +75,7 @@ def table(case, results):
 
 
 def _share(speed, result):
-    """Returns the share of the highest speed of the card, if it is known."""
+    """Returns the share of the GPU's highest speed, if that speed is known."""
     known = [v for k, v in _CARDS.items() if k in (result.card or "")]
     if not known:
         return ""
@@ -83,7 +83,7 @@ def _share(speed, result):
 
 
 def _start(start):
-    """Returns the cells of a contender's start, empty for older records."""
+    """Returns cells with a contender's start-up, empty for older records."""
     if start is None:
         return [""] * 4
     size = start["bytes"]

@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import sys
 
-# Steps whose losses are compared before anything is timed.
+# Number of steps whose losses are compared before timing.
 CHECKED_STEPS = 3
 
 
@@ -40,7 +40,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            # On a card, a process takes only the memory that it needs.
+            # On a GPU, a process allocates only the memory that it needs.
             env={
                 **os.environ,
                 "PYTHONWARNINGS": "ignore",
@@ -154,8 +154,8 @@ def run(case, contenders, threads=2, rounds=5, turn=2.0, warm=0, log=print):
 
 
 def judge(contenders, results):
-    """Sets `refused` if a loss differs from the first contender that computes
-    the same."""
+    """Sets `refused` if a loss differs from that of the first contender with
+    the same `computes`."""
     references = {}
     for contender, result in zip(contenders, results):
         if result.refused is not None:

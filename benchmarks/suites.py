@@ -65,13 +65,13 @@ _ZAREMBA = Case(
     (
         Contender("pytorch", "torch"),
         Contender("handwritten_jax", "jax"),
-        # These carry no state between batches.
+        # `plain_keras` carries no state between batches.
         *(
             Contender("plain_keras", backend, tolerance=1e-3)
             for backend in BACKENDS
         ),
         *_package(),
-        # Without the implementations of `memlm_keras.cells.fused`.
+        # These models do not use `memlm_keras.cells.fused`.
         *(
             Contender("package", backend, "layers_of_keras")
             for backend in BACKENDS
@@ -185,7 +185,7 @@ _DELTA_RULE = Case(
     time=64,
     units=200,
     embedding=200,
-    # An LSTM of 145 units has as many parameters.
+    # An LSTM of 145 units has as many parameters as this delta rule.
     over=dict.fromkeys(
         ("lstm_145", "delta_rule", "associative_gru"), "lstm_145"
     ),
@@ -374,7 +374,7 @@ CASES = {
         Case(
             "smoothing",
             "Rows of Kong et al. (2019) of 204 units, 64 rows of 35 steps",
-            # Losses differ by random dropout masks and replaced words.
+            # Random dropout masks and replaced words make losses differ.
             _package(*_ROWS, tolerance=_ANY),
             kind="smoothing",
             batch=64,
@@ -464,7 +464,7 @@ CASES = {
     )
 }
 
-# The most telling ones first: the last ones may be left out.
+# The most informative cases come first: `--minutes` leaves out the last.
 _GPU = (
     _LARGE,
     _zaremba_on_a_card(650, 20),

@@ -19,12 +19,12 @@ import statistics
 import sys
 import time
 
-# Large enough to be bound by arithmetic.
+# The speed of so large a product is limited by arithmetic, not by memory.
 _PRODUCT = (1120, 2600, 2600)
 
 
 def limit_threads(backend, threads):
-    """Limits the threads of libraries that are loaded later."""
+    """Limits the number of threads of libraries that are imported later."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(threads)
     if hasattr(os, "sched_setaffinity"):
@@ -65,14 +65,14 @@ def main():
     name, peer, backend, variant, precision, threads, sizes = sys.argv[1:]
     limit_threads(backend, int(threads))
     answers = os.fdopen(os.dup(1), "w")
-    # Keeps the output of libraries apart from the answers.
+    # Libraries then print to standard error, apart from the answers.
     os.dup2(2, 1)
     from benchmarks.suites import CASES
 
     if backend == "torch":
         import torch
 
-        # As JAX and TensorFlow do by default.
+        # JAX and TensorFlow also use TF32 by default.
         torch.backends.cuda.matmul.allow_tf32 = True
     case = dataclasses.replace(CASES[name], **json.loads(sizes))
     started = time.perf_counter()

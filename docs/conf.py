@@ -1,4 +1,4 @@
-"""The book: `python -m sphinx -W docs build/book` writes it as a site.
+"""Configures Sphinx: `python -m sphinx -W docs build/book` writes the site.
 
 With `-t models`, the trained models run on pages of the site.
 """
@@ -52,7 +52,7 @@ napoleon_use_ivar = True
 
 DOCS = pathlib.Path(__file__).parent
 ROOT = DOCS.parent
-# Pages that run trained models; Sphinx copies what is in the folder.
+# Folder of pages that run trained models. Sphinx copies its contents.
 MODEL_PAGES = DOCS / "pages"
 if tags.has("models"):  # noqa: F821
     MODEL_PAGES.mkdir(exist_ok=True)
@@ -71,7 +71,7 @@ _INCLUDED = """\
 :relative-images:
 ```
 """
-# Pages that stand outside of this folder, and what the book calls them.
+# Pages outside `docs/`, and their names on the site.
 INCLUDED = {
     "saved_models/README.md": "signatures",
     "CHANGELOG.md": "changes",
@@ -81,7 +81,7 @@ _LINK = re.compile(r"\[([^\]]*)\]\(([^)#:]+)\)")
 
 
 def public_names():
-    """Public names of the package, and of its modules those of modules."""
+    """Yields public names of the package, and modules of its modules."""
     for name in memlm_keras.__all__:
         yield name
         thing = getattr(memlm_keras, name)
@@ -91,7 +91,7 @@ def public_names():
 
 
 def write_pages(app):
-    """Writes a page of each public name, included file and code example."""
+    """Writes a page for each public name, included file and code example."""
     pages = {}
     for name in public_names():
         directive = "autoclass" if name[0].isupper() else "automodule"
@@ -110,7 +110,7 @@ def write_pages(app):
 
 
 def write_model_pages(app):
-    """With the tag `models`, writes a page of each of our trained models."""
+    """With the tag `models`, writes a page that runs each trained model."""
     if not app.tags.has("models"):
         return
     for name in trained.SOURCES:
@@ -128,10 +128,10 @@ def write_model_pages(app):
 
 
 def linked_within(text, folder):
-    """Links to pages outside of this folder lead to those of the book.
+    """Returns a text whose links to pages outside `docs/` lead to the site.
 
-    A link to a folder becomes its text, as a site has pages alone, and one
-    that says the name of a file says the title of the page.
+    A link to a folder becomes plain text, because a site only has pages. A link
+    whose text is the name of a file gets the title of the page.
     """
 
     def linked(found):

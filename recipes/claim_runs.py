@@ -23,7 +23,7 @@ class Model:
     setting: Setting
 
     def run(self, seed, folder, run_dir="runs", data_dir=None, **trial):
-        """Returns the `ClaimRun` with a seed. Its log is in `folder`; `trial`
+        """Returns the `ClaimRun` with a seed, whose log is in `folder`; `trial`
         overrides options of the setting."""
         options = {**self.setting.options, **trial}
         flags = {**options, **self.changes}

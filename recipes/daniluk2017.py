@@ -1,5 +1,5 @@
-"""Daniluk et al. (2017), Frustratingly Short Attention Spans in Neural Language
-Modeling: key-value-predict attention (Section 2.3).
+"""Trains key-value-predict attention as in Daniluk et al., Frustratingly Short
+Attention Spans in Neural Language Modeling (2017, Section 2.3).
 
     python recipes/daniluk2017.py --data_dir=path/to/ptb
     python recipes/daniluk2017.py --dataset=embedded --scale=0.2 --epochs=8
@@ -106,7 +106,7 @@ def main(_):
     corpus = memlm.data.load(FLAGS.dataset, FLAGS.data_dir)
     model = train(corpus)
     for split in ("validation", "test"):
-        # As in the published evaluation: one stream if there are no documents.
+        # Without documents, read one stream, as in the published evaluation.
         how = (64, 20, True) if has_documents(corpus) else (1, 100)
         print(split)
         memlm.evaluation.perplexity(model, corpus.batches(split, *how))

@@ -1,10 +1,10 @@
-"""Kong et al. (2019), Variational Smoothing in Recurrent Neural Network
-Language Models: Kneser-Ney smoothing of embedding and softmax (Section 4.2).
+"""Trains Kneser-Ney smoothing of embedding and softmax as in Kong et al.,
+Variational Smoothing in Recurrent Neural Network Language Models (2019).
 
     python recipes/kong2019.py --data_dir=path/to/ptb
     python recipes/kong2019.py --dataset=embedded --scale=0.1 --epochs=8
 
-Trains the row "VS: Kneser-Ney" of Table 2 with 512 units, measures it, and
+Trains the row "VS Kneser-Ney" of Table 2 with 512 units, measures it, and
 exports it for TensorFlow Serving. `memlm train kong2019/vs_kneser_ney_512`
 gives the same weights; `memlm table kong2019` lists the paper's tables.
 """
@@ -47,7 +47,7 @@ def make_lstm(units):
         bias_initializer="zeros",
         kernel_regularizer=keras.regularizers.L2(L2),
         recurrent_regularizer=keras.regularizers.L2(L2),
-        rate=0.2,  # rate of recurrent dropout (Section 5.1)
+        rate=0.2,  # Rate of recurrent dropout (Section 5.1).
     )
 
 

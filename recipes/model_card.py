@@ -31,8 +31,8 @@ _FOLDER = "FOLDER_OF_THE_TEXT"
 
 
 def save_trained(model, folder, dtype, batches, card):
-    """Saves a trained model with a card. Returns the `Perplexity` of its stored
-    weights on `batches`, which the card contains."""
+    """Saves a trained model, and a card with the `Perplexity` of the stored
+    weights on `batches`; returns this `Perplexity`."""
     model.save_to_preset(folder, dtype)
     stored = type(model).from_preset(folder)
     test = memlm.evaluation.perplexity(stored, batches)

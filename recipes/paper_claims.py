@@ -10,9 +10,9 @@ class Setting:
 
     description: str
     dataset: str
-    options: dict  # overrides of presets, and other flags of `memlm train`
-    size: str = "paper"  # size of the models, "paper" or "small"
-    seeds: int = 3  # seeds with which each model is trained for a verdict
+    options: dict  # Overrides of presets, or flags of `memlm train`.
+    size: str = "paper"  # Size of the models, "paper" or "small".
+    seeds: int = 3  # Number of seeds that a verdict needs.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,18 +20,18 @@ class Claim:
     """A claim of a paper."""
 
     name: str
-    models: tuple = ()  # two (preset, published number), the better first
-    changes: tuple = ({}, {})  # overrides for each of the two models
+    models: tuple = ()  # Two pairs (preset, published number).
+    changes: tuple = ({}, {})  # Overrides for each of the two models.
     paper: str = ""
-    where: str = ""  # section or table in the paper
+    where: str = ""  # Section or table in the paper.
     metric: str = ""
-    text: str = ""  # text on which the paper's numbers were measured
-    settings: tuple = ()  # names in `SETTINGS`
-    margin: float | None = None  # models differing less count as equal
-    statement: str = ""  # the claim in words, if it compares no models
-    missing: str = ""  # why no test was possible, and what a test needs
-    seen: str = ""  # what our models showed, if there is no verdict
-    caution: str = ""  # a remark printed after the verdict
+    text: str = ""  # Test text of the paper's numbers.
+    settings: tuple = ()  # Names in `SETTINGS`.
+    margin: float | None = None  # Smaller differences are none.
+    statement: str = ""  # The claim, if it compares no models.
+    missing: str = ""  # Why the claim was not tested.
+    seen: str = ""  # What our models showed, without a verdict.
+    caution: str = ""  # A remark after the verdict.
 
 
 _KONG_SMALL = {
@@ -56,7 +56,7 @@ SETTINGS = {
         _KONG_SMALL,
         "small",
     ),
-    # The setting of runs made before "mode" became the default.
+    # These runs were made before "mode" became the default.
     "kong2019_little_text_sampled": Setting(
         "the settings of `kong2019_little_text`, `--other_words=sample`",
         "ptb",
@@ -116,7 +116,9 @@ SETTINGS = {
         },
         "small",
     ),
-    "salton2017": Setting("Penn Treebank and the published settings", "ptb", {}),
+    "salton2017": Setting(
+        "Penn Treebank and the published settings", "ptb", {}
+    ),
     "tran2016": Setting(
         "Penn Treebank, d = 128 as published, a patience of 3 epochs, a "
         "learning rate halved after each epoch without improvement",

@@ -22,8 +22,8 @@ class Step:
 
     title: str
     command: str
-    setting: str | None = None  # name in `SETTINGS`, whose flags are added
-    logs: str | None = None  # study in `docs/results/logs`
+    setting: str | None = None  # Name in `SETTINGS`, whose flags are added.
+    logs: str | None = None  # Study in `docs/results/logs`.
 
     @property
     def arguments(self):

@@ -55,11 +55,11 @@ class Entry:
 
     name: str
     table: str
-    rows: str  # presets of rows, with spaces between; "" for all rows
+    rows: str  # Presets, separated by spaces; "" means all rows.
     setting: Setting
     seeds: int
-    hours: float  # estimated hours of a run on two CPU cores
-    minutes: float  # estimated minutes of a run on an H100
+    hours: float  # Estimated hours of a run on two CPU cores.
+    minutes: float  # Estimated minutes of a run on an H100.
     decides: str
     changes: Mapping = dataclasses.field(default_factory=dict)
 

@@ -2,9 +2,10 @@
 
     python recipes/quickstart.py
 
-Trains an LSTM on the embedded corpus, and models with a memory and as many
-parameters; compares them with the best possible perplexity; draws attention;
-generates text; exports for TF Serving, and scores a sentence with the export.
+Trains an LSTM on the embedded corpus, and models with a memory and no more
+parameters. Compares all models with the best possible perplexity, draws
+attention, generates text, exports a model for TensorFlow Serving, and scores a
+sentence with the export.
 """
 
 import pathlib

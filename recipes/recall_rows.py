@@ -49,14 +49,14 @@ def _delta_rule(num_heads=2, key_dim=16, **arguments):
 class RecallRow:
     """A model for recall tasks."""
 
-    layer: Callable | None = _keras_layer("LSTM")  # makes a layer
-    memory: Callable | None = None  # makes a memory from a window
-    mixture: Callable | None = None  # makes a mixture from a window
-    parts: int = 1  # number of vectors that the memory splits from an output
-    window: int | None = None  # `None` means the whole sequence
-    rate: float | None = None  # learning rate, if not the setting's
-    tied: bool = False  # whether embedding and head share a matrix
-    expected_failure: str = ""  # why the model cannot solve associative recall
+    layer: Callable | None = _keras_layer("LSTM")  # Makes a layer.
+    memory: Callable | None = None  # Makes a memory from a window.
+    mixture: Callable | None = None  # Makes a mixture from a window.
+    parts: int = 1  # The memory splits an output into this many vectors.
+    window: int | None = None  # `None` means the whole sequence.
+    rate: float | None = None  # `None` means the setting's learning rate.
+    tied: bool = False  # Whether embedding and head share a matrix.
+    expected_failure: str = ""  # Why the model must fail at recall.
 
 
 _NO_QUERY = "its score does not depend on what is asked"
@@ -134,13 +134,13 @@ class RecallSetting:
     pairs: int = 4
     rates: tuple = (0.01,)  # learning rates to try
     batch_size: int = 64
-    rows: int = 6_000  # number of training sequences in an epoch
-    epochs: int = 25  # maximum; training stops at 99% accuracy
-    validation_rows: int = 640  # number of held-out sequences of a task
+    rows: int = 6_000  # Number of training sequences in an epoch.
+    epochs: int = 25  # Maximum: training stops at 99% accuracy.
+    validation_rows: int = 640  # Number of held-out sequences of a task.
     # Tasks `(pairs, length, rows)` of a mix of tasks, which ignores `pairs`.
     training: tuple = ()
     test: tuple = ()
-    # As in Arora et al. (2023): fixed sequences, AdamW and a cosine schedule.
+    # Fixed sequences, AdamW and a cosine schedule, as in the Zoology paper.
     zoology: bool = False
 
 

@@ -131,10 +131,10 @@ class RecallRun(runs.Run):
         task,
         setting,
         study,
-        units=64,  # size of embeddings and of projected vectors
+        units=64,  # Size of embeddings and of projected vectors.
         shift=False,
         seed=0,
-        epochs=None,  # maximum; `None` for the setting's
+        epochs=None,  # Maximum; `None` means that of the setting.
         verbose="auto",
     ):
         super().__init__(f"{name}, {units} units: {task}")

@@ -1,5 +1,5 @@
-"""Salton et al. (2017), Attentive Language Models: attention over all earlier
-outputs of the sentence (Section 3), which scores each output alone.
+"""Trains attention over all earlier outputs of the sentence, scored one by one,
+as in Salton et al., Attentive Language Models (2017, Section 3).
 
     python recipes/salton2017.py --data_dir=path/to/ptb
     python recipes/salton2017.py --dataset=embedded --scale=0.1 --epochs=8
@@ -50,12 +50,12 @@ def make_model(vocabulary):
         embedding_dim=units,
         recurrent=[make_lstm(units), make_lstm(units)],
         memory=memlm.memory.Attentive(
-            score="single",  # Equation 9
-            window=100,  # longer than any sentence of the text
+            score="single",  # Equation 9.
+            window=100,  # Longer than any sentence of the text.
             kernel_initializer=uniform(),
         ),
-        dropout=0.5,  # of non-recurrent connections (Section 4.1)
-        tie_embeddings=True,  # Section 4.1
+        dropout=0.5,  # Of non-recurrent connections (Section 4.1).
+        tie_embeddings=True,  # Section 4.1.
         head=memlm.heads.TiedProjection(bias_initializer="zeros"),
         initializer=uniform(),
     )

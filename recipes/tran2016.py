@@ -1,5 +1,5 @@
-"""Tran et al. (2016), Recurrent Memory Networks for Language Modeling: a memory
-block over an LSTM, RM(+tM-g), with a custom training loop.
+"""Trains a memory block over an LSTM with a custom training loop: RM(+tM-g) of
+Tran et al., Recurrent Memory Networks for Language Modeling (2016).
 
     python recipes/tran2016.py --data_dir=path/to/ptb
     python recipes/tran2016.py --dataset=embedded --scale=0.5
@@ -42,9 +42,9 @@ def make_model(vocabulary):
         bias_initializer=uniform(),
     )
     block = memlm.memory.MemoryBlock(
-        window=15,  # Section 4.2
-        temporal=True,  # +tM, Equation 2
-        composition="gated",  # -g, Equations 4 to 7
+        window=15,  # Section 4.2.
+        temporal=True,  # "+tM", Equation 2.
+        composition="gated",  # "-g", Equations 4 to 7.
         kernel_initializer=uniform(),
     )
     return memlm.LanguageModel(

@@ -35,8 +35,8 @@ _SMALLEST = 0.005
 class Losses:
     """A model's losses on the sentences or pairs of a test set."""
 
-    losses: np.ndarray  # (seeds, sentences)
-    counts: np.ndarray  # number of predictions, (sentences,)
+    losses: np.ndarray  # Array `(seeds, sentences)`.
+    counts: np.ndarray  # Number of predictions, `(sentences,)`.
     parameters: int | None = None
 
     @property
@@ -51,9 +51,9 @@ class Difference:
 
     mean: float
     seeds: int
-    seed_error: float  # standard error over seeds; infinite for one seed
-    freedom: float  # Welch's degrees of freedom of `seed_error`
-    sentence_error: float = 0.0  # standard error over the test sentences
+    seed_error: float  # Standard error over seeds, infinite for one seed.
+    freedom: float  # Welch's degrees of freedom of `seed_error`.
+    sentence_error: float = 0.0  # Standard error over the test sentences.
     sentences: int = 2
 
     def interval(self, level=_LEVEL):

@@ -1,5 +1,5 @@
-"""Weissenborn (2016), Neural Associative Memory for Dual-Sequence Modeling:
-does a hypothesis follow from a premise? The cell reads two memories.
+"""Trains a classifier whose cell with two memories reads two sentences, as in
+Weissenborn, Neural Associative Memory for Dual-Sequence Modeling (2016).
 
     python recipes/weissenborn2016.py --vectors=glove.840B.300d.zip
     python recipes/weissenborn2016.py --dataset=sick --data_dir=path/to/sick
@@ -37,14 +37,14 @@ def make_model(corpus):
     return memlm.EntailmentClassifier(
         vocabulary=corpus.vocabulary,
         labels=corpus.labels,
-        embedding_dim=300,  # as GloVe
-        # About the norm of GloVe; keys of short vectors retrieve little.
+        embedding_dim=300,  # Size of GloVe's vectors.
+        # Vectors have about the norm of GloVe's: short keys retrieve little.
         embeddings_initializer=keras.initializers.RandomUniform(-0.5, 0.5),
         # Section 5.1: eight copies; one key reads both memories.
         recurrent=memlm.cells.DualAssociativeGRUCell(
             units, num_copies=8, key="bound"
         ),
-        conditioning="source",  # Equation 13
+        conditioning="source",  # Equation 13.
         # Section 5.1: a GRU on top; two ReLU layers read [p; h; |p - h|].
         top=keras.layers.GRU(units, reset_after=False),
         classifier_units=[units, units],

@@ -1,4 +1,4 @@
-"""Contenders: each module has `make(case, variant, precision)`.
+"""Each module has a function `make(case, variant, precision)`.
 
 It returns an object with these methods:
 

@@ -117,7 +117,7 @@ class SavedModel(Exported):
         spec.loader.exec_module(client)
         self.session = client.Session(str(path))
         self.tensors = json.loads((path.parent / "tensors.json").read_text())
-        # Warms up like a server.
+        # Run the warm-up requests, as a server does.
         requests = {}
         with np.load(path.parent / "warm_up.npz") as arrays:
             for name, array in arrays.items():

@@ -37,9 +37,9 @@ class Fitted:
 
 
 class Trained(Fitted):
-    """A Keras model, from the weights of the case.
+    """A Keras model that starts from the weights of the case.
 
-    `batches` makes what `fit` reads of the arrays of `Case.batches`.
+    `batches` turns the arrays of `Case.batches` into the data of `fit`.
     """
 
     def __init__(self, case, model, loss, batches):
@@ -70,7 +70,7 @@ class LayerAlone(Fitted):
         inputs = keras.Input((case.time, case.embedding), case.batch)
         self.model = keras.Model(inputs, layer(inputs))
         draw(case, self.model)
-        # Nothing is learned, so that all steps are the same.
+        # A rate of zero keeps the weights, so all steps are the same.
         self.model.compile(
             keras.optimizers.SGD(0.0),
             lambda y_true, y_pred: ops.mean(ops.square(y_pred)),

@@ -17,9 +17,9 @@ from memlm_keras.cells import fused
 
 
 class Projected(memlm.memory.Memory):
-    """h = tanh(W p_t) of the last of several parts, without a memory.
+    """Computes tanh(W p) of the last part p of an output, without a memory.
 
-    It gives an LSTM the hidden and output sizes of a model with a memory.
+    An LSTM then has the hidden and output sizes of a model with a memory.
     """
 
     def __init__(self, parts=1, **kwargs):
@@ -175,7 +175,7 @@ class Streamed(Fitted):
 
 
 def _smoothing(case, row):
-    """Makes a model of Kong et al. (2019), and a maker of batches."""
+    """Makes a model of Kong et al., and a function that makes batches."""
     name = f"kong2019/{row}_512"
     model = memlm.LanguageModel.from_preset(name, case.vocabulary, scale=0.4)
     tokens = np.concatenate([part.reshape(-1) for part in case.batches(20)])

@@ -69,7 +69,7 @@ class Model(nn.Module):
 
 
 class Contender:
-    """Base of contenders: device and matrix products."""
+    """Base of contenders, with the device and matrix products."""
 
     def __init__(self, case):
         self.case = case
@@ -98,7 +98,7 @@ class Trained(Contender):
         self.model.to(self.device)
         self.run = self.model
         if compiled:
-            # Without a card, what is tried is that it runs.
+            # Without a GPU, `eager` only tests that the model can be traced.
             engine = "inductor" if self.device == "cuda" else "eager"
             self.run = torch.compile(self.model, backend=engine)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1.0)

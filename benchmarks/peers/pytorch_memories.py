@@ -6,7 +6,7 @@ from torch import nn
 
 
 class Projection(nn.Module):
-    """tanh(W p) of the last of several parts: an LSTM without a memory."""
+    """Projects the last of several parts of an output, without a memory."""
 
     def __init__(self, case, parts=1):
         super().__init__()
@@ -21,7 +21,7 @@ class Projection(nn.Module):
 
 
 class Attention(nn.Module):
-    """Daniluk et al. (2017): attention over outputs that are split in parts."""
+    """Attention over outputs split into parts, as in Daniluk et al."""
 
     def __init__(self, case, parts=1):
         super().__init__()
@@ -46,7 +46,7 @@ class Attention(nn.Module):
             [remembered, outputs[..., : self.remembered]], dim=1
         )
         filled = torch.cat([filled, torch.ones_like(outputs[..., 0])], dim=1)
-        # No step of this batch reads the last output.
+        # No step of this batch reads the output of the last step.
         slots = [part[:, :-1] for part in (remembered, filled)]
         seen = slots[1].unfold(1, self.window, 1)
         keys = (slots[0][..., :k] @ self.memory).unfold(1, self.window, 1)
@@ -65,7 +65,7 @@ class Attention(nn.Module):
 
 
 class Attentive(nn.Module):
-    """Salton et al. (2017), combined: attention over the sentence so far."""
+    """Attention over the sentence with combined scores, as in Salton et al."""
 
     window = 100
 
@@ -99,7 +99,7 @@ class Attentive(nn.Module):
 
 
 class MemoryBlock(nn.Module):
-    """Tran et al. (2016), gated: attention over the last words."""
+    """Attention over the last words with a gate, as in Tran et al."""
 
     window = 15
 
@@ -143,7 +143,7 @@ class MemoryBlock(nn.Module):
 
 
 class MemoryNetwork(MemoryBlock):
-    """Sukhbaatar et al. (2015), one layer: a constant query reads the words."""
+    """A constant query reads words (one layer), as in Sukhbaatar et al."""
 
     def __init__(self, case):
         nn.Module.__init__(self)
@@ -170,7 +170,7 @@ class MemoryNetwork(MemoryBlock):
 
 
 class LSTMNetwork(nn.Module):
-    """Cheng et al. (2016): an LSTM that attends to its earlier states."""
+    """An LSTM that attends to its earlier states, as in Cheng et al."""
 
     def __init__(self, case):
         super().__init__()
@@ -207,7 +207,7 @@ class LSTMNetwork(nn.Module):
 
 
 class WordByWord(nn.Module):
-    """Rocktaeschel et al. (2016): attention over another sequence."""
+    """Attention over another sequence, as in Rocktaeschel et al."""
 
     def __init__(self, case):
         super().__init__()
@@ -248,7 +248,7 @@ class AssociativeGRU(nn.Module):
         self.recurrent = nn.Parameter(torch.empty(h, 4 * h))
         self.memory = nn.Parameter(torch.empty(h, 3 * h))
         self.bias = nn.Parameter(torch.empty(3 * h))
-        # The identity, and a permutation (seed 0) per further copy.
+        # The first copy has no permutation; each other copy has one (seed 0).
         random, first = np.random.default_rng(0), np.arange(h // 2)
         drawn = [random.permutation(h // 2) for _ in range(case.copies - 1)]
         permutations = torch.from_numpy(np.array([first, *drawn]))

@@ -153,7 +153,7 @@ def answers(words):
 probabilities = keras.ops.convert_to_numpy(keras.ops.softmax(at_once))[0]
 attention = lm.attention(token_ids)[0]
 for asked, end in answers(words):
-    # A step predicts the next word, and its last slot is the step before it.
+    # The last slot of the attention at a step is the step before.
     step = end - 1
     predicted = vocabulary.decode([probabilities[step].argmax()])[0]
     back = attention.shape[1] - attention[step].argmax()

@@ -1,7 +1,7 @@
-"""Programs of `docs/examples` as pages, in the shape of Keras' own examples.
+"""Converts programs of `docs/examples` to pages like Keras' own examples.
 
-A program opens with a docstring of fields, `Title: ...` first. Strings that
-stand by themselves between its statements are prose, in Markdown.
+The docstring of a program has fields, of which `Title: ...` is first. Strings
+between the statements of the program are prose in Markdown.
 """
 
 import ast
@@ -27,13 +27,13 @@ FIELDS = (
 
 
 def parts(source):
-    """Parts a program into prose and code.
+    """Splits a program into prose and code.
 
     Args:
         source: string, the program.
 
     Returns:
-        List of pairs of strings, prose and the code behind it.
+        List of pairs of strings: prose, and the code that follows.
     """
     lines = source.splitlines()
     prose = [
@@ -54,7 +54,7 @@ def parts(source):
 
 
 def fields(header):
-    """The fields of a program's docstring, as a dict of strings."""
+    """Returns the fields of a program's docstring, a dict of strings."""
     found = dict(line.split(": ", 1) for line in header.splitlines())
     if tuple(found) != FIELDS:
         raise ValueError(
@@ -65,7 +65,7 @@ def fields(header):
 
 
 def page(path):
-    """The page of a program, in MyST's Markdown.
+    """Returns the page of a program in MyST's Markdown.
 
     Args:
         path: `pathlib.Path` of the program.

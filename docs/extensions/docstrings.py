@@ -1,7 +1,7 @@
-"""Docstrings of this package as Sphinx reads them.
+"""Converts docstrings of this package to reStructuredText for Sphinx.
 
-They are written to be read as they stand: code between single backticks,
-formulas indented, tables with bars. Sphinx takes those for something else.
+Docstrings have code between single backticks, indented formulas and tables with
+bars, which mean something else in reStructuredText.
 """
 
 import inspect
@@ -35,7 +35,7 @@ def restructured(lines):
 
 
 def _paragraphs(lines):
-    """Parts lines at those that are empty."""
+    """Yields the paragraphs of a docstring, which empty lines separate."""
     paragraph = []
     for line in [*lines, ""]:
         if line.strip():
@@ -50,23 +50,23 @@ def _indent(line):
 
 
 def _text_indent(line):
-    """Where the text of a line begins, behind the mark of a list."""
+    """Returns the column at which the text of a line or list item begins."""
     return _indent(line) + 2 * line.lstrip().startswith("* ")
 
 
 def _text(paragraph):
     def doubled(found):
-        # Behind code, a letter is no markup's end.
+        # A letter directly after code would hide the end of the markup.
         return f"``{found[1]}``" + ("\\ " if found[2] else "")
 
     text = _CODE.sub(doubled, "\n".join(paragraph))
-    # Napoleon minds the first name of an argument only.
+    # Napoleon escapes asterisks only before the first argument of a line.
     text = re.sub(r"(?<=, )\*\*(?=\w)", r"\*\*", text)
     return re.sub(r"(?<![`|])\|(?![`|])", r"\\|", text).split("\n")
 
 
 def _table(lines, indent):
-    """A table with bars as a list of lists."""
+    """Converts a table with bars to a `list-table`."""
     margin = " " * indent
     found = [f"{margin}.. list-table::", f"{margin}   :header-rows: 1", ""]
     for line in lines:
@@ -85,7 +85,7 @@ def _process(app, what, name, thing, options, lines):
 
 
 def _sign(app, what, name, thing, options, signature, returned):
-    """Arguments of a class: Keras hides those of layers behind its own."""
+    """Returns the signature of a class, which Keras hides for layers."""
     if what != "class":
         return None
     first, *arguments = inspect.signature(thing.__init__).parameters.values()
@@ -98,6 +98,6 @@ def _sign(app, what, name, thing, options, signature, returned):
 
 def setup(app):
     app.connect("autodoc-process-signature", _sign)
-    # Before `sphinx.ext.napoleon`, which reads the sections.
+    # Priority 400 runs `_process` before `sphinx.ext.napoleon`.
     app.connect("autodoc-process-docstring", _process, priority=400)
     return {"parallel_read_safe": True}

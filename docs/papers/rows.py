@@ -4,8 +4,8 @@
 
 A table is between the lines `<!-- rows PATTERN V -->` and
 `<!-- end of rows -->`. The first line has a pattern of preset names and the
-vocabulary size for the parameter counts. `without embeddings` after V leaves
-embeddings out of the counts.
+vocabulary size for the parameter counts. With `without embeddings` after V, the
+counts do not include embeddings.
 """
 
 import fnmatch

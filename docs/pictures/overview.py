@@ -1,4 +1,4 @@
-"""Draws README's picture: the four words, and where a trained model looks back.
+"""Draws README's picture: the four steps of a model, and attention weights.
 
     python recipes/quickstart.py && python docs/pictures/overview.py
 
@@ -19,7 +19,7 @@ import memlm_keras as memlm
 PATH = pathlib.Path(__file__).with_name("overview.png")
 MODEL = "runs/quickstart/model.keras"
 WORDS = 52
-# The steps whose predictions are drawn, by what the text says there.
+# Steps whose predictions are drawn, and their colours.
 PREDICTED = {22: "#2563eb", 32: "#d97706", 41: "#c026d3"}
 LEAST_WEIGHT = 0.14
 INK, FAINT = "#1f2937", "#6b7280"
