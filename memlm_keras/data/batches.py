@@ -16,7 +16,7 @@ _CHUNK = 1 << 20
 
 
 class EpochBatches(keras.utils.PyDataset):
-    """Base class for batches with which training can start within an epoch.
+    """Base class for batches that can start in the middle of an epoch.
 
     Subclasses set `batches_per_epoch` and implement `_batch`. A `Corpus` sets
     `vocabulary`; models with another vocabulary reject the batches.
@@ -124,7 +124,7 @@ class TokenBatches(EpochBatches):
         return largest, sum_
 
     def of_offsets(self):
-        """Returns the same batches, of the tokens' offsets instead of ids."""
+        """Returns a copy of the batches with tokens' offsets instead of ids."""
         offsets = copy.copy(self)
         offsets.tokens = np.arange(self.num_tokens)
         return offsets
@@ -202,7 +202,7 @@ class Batches(TokenBatches):
         tokens: 1-D integer array or memory map.
         document_starts: `None`, or ascending 1-D integer offsets into
             `tokens` at which documents begin; the first is 0.
-        end_of_sentence_id: Input before the first token, and padding.
+        end_of_sentence_id: Token that is the first input, and padding.
         context_of: `"document"` or `"sentence"`; reports use it to name the
             units that begin at `document_starts`.
 
@@ -261,7 +261,7 @@ class Batches(TokenBatches):
         if self.has_documents:
             self._row_of, totals = _assign_rows(self._segments, batch_size)
         self.batches_per_epoch = int(max(totals))
-        # Segments are numbered row after row, so one search serves all rows.
+        # Segments are numbered row by row, so one search finds all rows'.
         self._row_edges = np.concatenate([[0], np.cumsum(totals)])
         self._place(np.argsort(self._row_of, kind="stable"))
         self.start_at(0)
@@ -356,7 +356,7 @@ class SentenceBatches(TokenBatches):
 
     Train with `memlm_keras.training.SentenceCrossEntropy`. For evaluation,
     `Batches` with `sentence_starts` as `document_starts` give the same result
-    in a single shape, unless the model is not causal.
+    in a single shape, if the model is causal.
 
     Args:
         tokens: 1-D integer array or memory map; every sentence ends with
@@ -364,7 +364,7 @@ class SentenceBatches(TokenBatches):
         shuffle: Whether to draw the sentences in each batch and the order of
             the batches every epoch, depending only on `seed` and epoch.
         longest: `None`, or the largest number of targets per sentence,
-            including its end; further targets are dropped.
+            including the end-of-sentence token; further targets are dropped.
         equal_lengths: Whether the sentences in a batch have equal lengths;
             otherwise they follow the order of the text unless shuffled.
 
@@ -412,8 +412,8 @@ class SentenceBatches(TokenBatches):
             require_positive_integer("longest", longest)
             self._lengths = np.minimum(self._lengths, longest)
         self.equal_lengths = equal_lengths
-        # All sentences in a batch are from one group. Edges are the indices
-        # where groups begin, in `_sentences` and in the list of batches.
+        # A batch is drawn from one group: sentences of one length, or all.
+        # Groups begin at "edges" of `_sentences` and of the list of batches.
         self._groups = self._lengths if equal_lengths else 0 * self._lengths
         counts = np.unique(self._groups, return_counts=True)[1]
         batches = -(-counts // self.batch_size)

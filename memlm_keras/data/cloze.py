@@ -33,7 +33,7 @@ class ClozeQuestion:
         context: Tuple of sentences, which are tuples of tokens; may be empty.
         query: Tuple of tokens with one blank.
         answer: String, one of the candidates.
-        candidates: Tuple of non-empty strings; they may repeat.
+        candidates: Tuple of non-empty strings, possibly repeated.
 
     Raises:
         ValueError: An argument is invalid.
@@ -105,7 +105,7 @@ def cbt_questions(word_type, split, data_dir=None, cache_dir=None):
     """Loads questions of the Children's Book Test.
 
     Each type has 2,000 questions for validation, 2,500 for testing and more
-    than 100,000 for training; `read_cloze_questions` yields one at a time.
+    than 100,000 for training; `read_cloze_questions` yields them one by one.
 
     Args:
         word_type: Type of the missing word: `"NE"` for named entities, `"CN"`
@@ -198,9 +198,9 @@ def read_cloze_questions(path):
     r"""Reads a file of questions one by one.
 
     A question is twenty lines `1 tokens ...` to `20 tokens ...` and a line
-    `21 query<TAB>answer<TAB><TAB>candidate|...|candidate`. The empty field is
-    optional, and blank lines are skipped. Empty candidates are dropped, as
-    models prefer short sentences. Repeated candidates are kept.
+    `21 query<TAB>answer<TAB><TAB>candidate|...|candidate`. The empty field and
+    blank lines are optional. Empty candidates are dropped, because shorter
+    sentences are more probable. Repeated candidates are kept.
 
     Yields:
         `ClozeQuestion`.

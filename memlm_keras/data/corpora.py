@@ -28,8 +28,8 @@ class _PublicCorpus:
     urls: tuple
     archive_checksum: str
     folder_in_archive: str
-    files: tuple = ()  # For each split: name, size in bytes, checksum or `None`
-    reading: dict = dataclasses.field(default_factory=dict)  # for `TextSource`
+    files: tuple = ()  # name, size in bytes and checksum of each split
+    reading: dict = dataclasses.field(default_factory=dict)  # of `TextSource`
 
 
 _PUBLIC = {
@@ -95,13 +95,13 @@ _PUBLIC = {
             for split in ("train", "valid", "test")
         ),
         {
-            # A title is a file name:
+            # Each title line holds a file name, such as
             # `_BOOK_TITLE_ : Andrew_Lang___Prigio.txt.out`.
             "document_start": "_BOOK_TITLE_ :",
             "drop_titles": True,
         },
     ),
-    # Sentence pairs, which `pair_corpora` reads.
+    # The module `pair_corpora` reads the sentence pairs of SNLI.
     "snli": _PublicCorpus(
         ("https://nlp.stanford.edu/projects/snli/snli_1.0.zip",),
         "afb3d70a5af5d8de0d9d81e2637e0fb8c22d1235c2749d83125ca43dab0dbd3e",
@@ -124,7 +124,7 @@ def load(
     * `"ptb"`: Penn Treebank as prepared by Mikolov, without documents.
     * `"wikitext-2"`: WikiText-2; as usual, a blank line becomes an
       end-of-sentence token. A line ` = Title = ` between two blank lines begins
-      a document, which gives 600, 60 and 60 documents.
+      a document; the three splits have 600, 60 and 60 documents.
     * `"cbt"`: the books of the Children's Book Test (Hill et al., 2016); each
       is a document. `load_cbt` can also load its questions and limit the
       vocabulary.
@@ -133,16 +133,16 @@ def load(
     Every line ends with an end-of-sentence token. The encoded text is cached
     and memory-mapped.
 
-    A line of WikiText-2 is a paragraph. With `sentences=True`, every heading
-    and every sentence found by `syntok` ends with an end-of-sentence token
-    instead, as in Salton et al. (2017). syntok 1.4.4 finds 82,309, 8,599 and
-    9,996 sentences with 2,134,219, 222,485 and 251,207 tokens. The vocabulary
-    stays the same, but perplexities by line and by sentence are not comparable.
+    A line of WikiText-2 is a paragraph. With `sentences=True`, each heading and
+    each sentence ends with an end-of-sentence token, as in Salton et al.
+    (2017). In the splits, syntok 1.4.4 finds 82,309, 8,599 and 9,996 sentences
+    with 2,134,219, 222,485 and 251,207 tokens. The vocabulary stays the same,
+    but perplexities by line and by sentence are not comparable.
 
     Args:
-        data_dir: Folder with the files, its parent if it has the name of the
-            corpus, or folder in which the published archive was unpacked;
-            `None` downloads the files.
+        data_dir: Folder with the files, or with a subfolder that has the name
+            of the corpus, or with the unpacked archive; `None` downloads the
+            files.
         cache_dir: Folder for downloads and encoded text; by default
             `$MEMLM_KERAS_HOME` or else `~/.keras/memlm_keras`.
         vocabulary: `Vocabulary` to encode with; `None` builds one from the
@@ -155,7 +155,7 @@ def load(
         sentences: Whether to split the lines of WikiText-2 into sentences.
 
     Returns:
-        `Corpus`; `-sentences` is added to its name if its lines were split.
+        `Corpus`; its name ends with `-sentences` if `sentences` is true.
 
     Raises:
         ValueError: The name is unknown, a file differs from the published one,

@@ -27,14 +27,14 @@ SPLITS = ("train", "validation", "test")
 # Shares of validation and test if one file is split.
 _SHARE = 0.05
 # Scripts without spaces between words: Thai, Lao, Tibetan, Burmese, Khmer,
-# Japanese, Chinese. White space separates whole phrases, which have more than
-# `_LONG_WORDS` characters.
+# Japanese, Chinese. Split at white space, unspaced text gives tokens of more
+# than `_LONG_WORDS` characters on average.
 _UNSPACED = re.compile(
     "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
     "\U00020000-\U0003ffff]"
 )
 _LONG_WORDS = 6
-# Punctuation is split off if a larger share of words ends with it.
+# If more than this share of words ends with punctuation, split it off.
 _PUNCTUATION, _ATTACHED = re.compile(r"\w[.,;:!?]$"), 0.02
 _LINES_LOOKED_AT = 1000
 
@@ -45,7 +45,7 @@ class Corpus:
 
     Args:
         name: Name for reports.
-        description: How a single text was split, if it was.
+        description: Message that says how a single text was split, or empty.
 
     Example:
 
@@ -71,7 +71,7 @@ class Corpus:
         digest = hashlib.sha256("\0".join(self.vocabulary.tokens).encode())
         for split in (self.train, self.validation, self.test):
             for array in (split.tokens, split.document_starts):
-                # The dtype distinguishes token ids, document starts and `None`.
+                # Arrays of equal bytes but other dtypes get other hashes.
                 digest.update(repr(getattr(array, "dtype", None)).encode())
                 if array is not None:
                     digest.update(np.ascontiguousarray(array))
@@ -376,7 +376,7 @@ def load_text(
         OSError: The cache cannot be written.
 
     Warns:
-        UserWarning: Only the training text has no unknown words.
+        UserWarning: Validation or test has unknown words, but not training.
 
     Example:
 
@@ -489,11 +489,11 @@ def load_documents(
     numbers="N",
     cache_dir=None,
 ):
-    """Loads a corpus of documents as Daniluk et al. (2017) prepare Wikipedia.
+    """Loads documents as a corpus, as Wikipedia in Daniluk et al. (2017).
 
     Whole documents, in an order drawn from `seed`, are assigned to validation
-    until it has its share of all tokens, then to test in the same way; the rest
-    is training text. Each split keeps the order of the text.
+    until validation has its share of all tokens, then to test in the same way;
+    the rest is training text. Each split keeps the order of the text.
 
     All numbers become one word. The vocabulary has the most frequent words of
     the training documents; other words are unknown. The paper's splits have
@@ -503,7 +503,7 @@ def load_documents(
     Args:
         path: Path of a folder in which every `.txt` file is one document, or
             of one file with many documents; UTF-8.
-        document_start: See `load_text`; a file needs it.
+        document_start: See `load_text`; required if `path` is a file.
         validation, test: Shares of the tokens, between 0 and 1.
         vocabulary_size: Largest number of entries, including the two special
             tokens; `None` keeps all words.

@@ -1,5 +1,5 @@
-"""The embedded corpus, generated documents that state facts about people and
-later ask for them, and the perplexity of a perfect model."""
+"""Embedded corpus: generated documents that state facts about people and later
+ask for these facts, with the perplexity of a perfect model."""
 
 import functools
 import itertools
@@ -51,8 +51,8 @@ REMINDERS = {
 
 @dataclass(frozen=True, eq=False)
 class Grammar:
-    """Distribution over documents with `length` sentences, each of which
-    introduces a person, with facts of their own, or asks about a person."""
+    """Distribution over documents with `length` sentences; each sentence states
+    facts about a new person, or repeats facts about a known person."""
 
     # Every choice is one token, so the probability of a text is the product of
     # its tokens' probabilities. All documents have the same number of
@@ -92,9 +92,9 @@ class Grammar:
             people = self.sentence(speaker, people)
 
     def sentence(self, speaker, people):
-        """Generates a sentence; returns `people` with any new person."""
-        # `entropy` assumes that a sentence's length depends only on its first
-        # word, and its tokens' probabilities also on `len(people)`.
+        """Generates a sentence; returns known people and any new person."""
+        # `entropy` assumes: the first word determines a sentence's length; the
+        # first word and `len(people)` determine its tokens' probabilities.
         start = speaker.draw(self.starts(people))
         if start in REMINDERS:
             meant = people
@@ -238,14 +238,14 @@ def entropy(grammar=GRAMMAR):
 
     @functools.cache
     def expect(count, left):
-        # The expectation depends on the number of people, not on their words.
+        # The values depend on the number of people, not on their words.
         people = tuple(
             {fact: words.split()[i] for fact, words in grammar.facts.items()}
             for i in range(count)
         )
         total = np.zeros(2)
         for start in grammar.starts(people) if left else ():
-            # After the first word, any choice gives the same result.
+            # Words after the first change neither length nor probability.
             speaker = Speaker(
                 lambda weights, start=start: (
                     start if start in weights else next(iter(weights))
@@ -262,7 +262,7 @@ def entropy(grammar=GRAMMAR):
 
 
 def optimal_perplexity(documents=None, grammar=GRAMMAR):
-    """Computes a perfect model's perplexity, by default the expected one."""
+    """Computes a perfect model's perplexity, by default its expected value."""
     if documents is None:
         nats, num_tokens = entropy(grammar)
         return math.exp(nats / num_tokens)

@@ -68,8 +68,8 @@ def _pair(draw, label, least, most):
     facts += [[asked, kind, own], [second, kind, others]]
     holders = draw.some(names[3:], draw.one(range(len(names) - 2)))
     facts += [[name, kind, draw.one(FACTS[kind][1])] for name in holders]
-    # A contradiction states another person's fact. A neutral pair swaps two
-    # people, so that the premise has no fact of `kind` about `asked`.
+    # A contradiction states another person's fact. In a neutral pair, `asked`
+    # and `third` swap facts, and no fact of `kind` is about `asked`.
     value = own if label == "entailment" else others
     if label == "neutral":
         value = draw.one((own, others))

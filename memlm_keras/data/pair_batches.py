@@ -126,7 +126,7 @@ class PairBatches(EpochBatches):
 
     @property
     def order(self):
-        """Integer array with the index of the pair in each row, or -1."""
+        """Integer array: index of the pair in each row, -1 in empty rows."""
         indices = range(self.start_batch, self.batches_per_epoch)
         return np.concatenate([self._rows(index) for index in indices])
 
@@ -197,7 +197,7 @@ class PairBatches(EpochBatches):
 def _sentences(name, sentences):
     arrays = [np.asanyarray(sentence) for sentence in sentences]
     for index, array in enumerate(arrays):
-        # Formatting `name[index]` for every array would be slow.
+        # Only check invalid arrays: formatting every `name[index]` is slow.
         if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
             require_integers(f"{name}[{index}]", array)
     return arrays

@@ -40,7 +40,7 @@ COLUMNS = {
     ),
 }
 _PARTS = (("train", "training"), ("valid", "validation", "dev"), ("test",))
-# In files with the first label, the second value means "no label".
+# In files that have the first label, the second marks pairs without a label.
 _NO_LABEL = {"entailment": "-", "0": "-1"}
 
 
@@ -73,15 +73,15 @@ def load_pairs(
       and `test`.
 
     Args:
-        name: One of these names, a path, or three paths.
+        name: Name from the list above, a path, or three paths.
         data_dir: Folder with the files of SNLI or SICK; `None` downloads SNLI.
         cache_dir: See `memlm_keras.data.load`.
         vocabulary, vocabulary_size, minimum_count: See `encode_pairs`.
         tokenize: `split` of `Tokenizer`, for your own files only; `None` splits
             off punctuation if it is attached to words.
-        labels: Sequence of labels, such as a trained model's; `None` uses the
-            labels of the training pairs, in alphabetical order. The named
-            corpora have the labels entailment, neutral and contradiction.
+        labels: Sequence of labels, such as those of a trained model; `None`
+            uses the labels of the training pairs, in alphabetical order. The
+            named corpora have the labels entailment, neutral and contradiction.
 
     Returns:
         `PairCorpus`; its `description` says how a single file was split.
@@ -256,7 +256,7 @@ def _own_rows(paths, labels):
 
 
 def _drawn_splits(rows):
-    """Draws a tenth of each label's rows for validation, and one for test."""
+    """Draws a tenth of each label's rows for validation, a tenth for test."""
 
     def label_of(place):
         return rows[place][1]["label"]
@@ -324,8 +324,8 @@ def read_sick(path, part=None):
 
     Args:
         path: Path of the tab-separated UTF-8 file.
-        part: `None`, or for the later release, `"TRAIN"`, `"TRIAL"` or
-            `"TEST"`, to read only the pairs of that part.
+        part: `None` for all pairs; `"TRAIN"`, `"TRIAL"` or `"TEST"` reads only
+            the pairs of that part from the file of the later release.
 
     Yields:
         `SentencePair` with its label in lower case.

@@ -23,12 +23,12 @@ class MQAR:
     A row begins with D pairs of a key and a value, `k1 v1 .. kD vD`, followed
     by two-token slots. D slots, drawn without replacement, each begin with one
     of the keys; slot i is drawn with a probability proportional to i^(a - 1).
-    At these steps, called queries, the target is the value of the key, which is
-    not the next token. Keys are ids from 1 to below V / 2, values are ids from
-    V / 2, and all are different within a row.
+    The steps of keys in slots are called queries. The target of a query is not
+    the next token, but the value of the key. Keys are ids from 1 to below
+    V / 2, values are ids from V / 2, and all are different within a row.
 
-    After the pairs, `forgetting` keys get a new value, which is then the
-    answer.
+    After the pairs, `forgetting` of the keys appear again with new values,
+    which become the answers.
 
     Args:
         vocabulary_size: Integer, V.
@@ -93,7 +93,7 @@ class MQAR:
 
     @property
     def chance(self):
-        """Accuracy of guessing one of the keys' current values."""
+        """Accuracy of guessing one of the values that answer a query."""
         return 1 / self.pairs
 
     def draw(self, rows, generator):
@@ -175,7 +175,7 @@ class MQARMix:
 
     @property
     def chance(self):
-        """Mean accuracy of guessing among a row's values, over test rows."""
+        """Mean accuracy on test rows of guessing one of a row's values."""
         rows = sum(rows for _, _, rows in self.test)
         return sum(rows / pairs for pairs, _, rows in self.test) / rows
 
@@ -196,7 +196,7 @@ class MQARMix:
         """Makes `MixedBatches` for `"training"` or `"test"`.
 
         Args:
-            rows: Integer, number of rows for each task; `None` uses the mix's.
+            rows: Integer, number of rows for each task; `None` for the mix's.
             **arguments: `fresh` and `shuffle` of `RecallBatches`.
         """
         seeds = itertools.count(seed, _SEED_STEP)
@@ -483,7 +483,7 @@ def _distinct(generator, rows, count, size):
     """Draws `count` different integers below `size` in each row."""
     chosen = np.zeros((rows, count), np.int64)
     for column in range(count):
-        # `drawn` counts only the integers that are left: skip the chosen ones.
+        # `drawn` numbers the integers not chosen yet: count over chosen ones.
         drawn = generator.integers(size - column, size=rows)
         for taken in np.sort(chosen[:, :column], axis=1).T:
             drawn += drawn >= taken

@@ -108,7 +108,7 @@ def _lines(path):
     return lines
 
 
-# Readers of both formats yield the line of a question, the text before and
+# The reader of each format yields the line of a question, the text before and
 # after the blank, the candidates and the answer.
 
 
@@ -196,7 +196,7 @@ def _parse_enclosed(path, place, line):
 
 
 def _shared(sentences, longest):
-    """Counts the words with which all sentences begin, at most `longest`."""
+    """Counts the first words that all sentences share, at most `longest`."""
     for place in range(longest):
         if len({words[place] for words in sentences}) > 1:
             return place
@@ -235,9 +235,9 @@ def prepare_novels(
 
     Each `.txt` file becomes a file with the same name and one sentence per
     line, whose tokens are separated by spaces. `load_documents(output)` splits
-    the novels into training, validation and test; `load_text` reads such
-    folders. Project Gutenberg's headers and footers are removed, and so are
-    sentences without a letter or digit. `tokenize="syntok"` also removes
+    the novels into training, validation and test; `load_text` reads one folder
+    for each split. Project Gutenberg's headers and footers are removed, and so
+    are sentences without a letter or digit. `tokenize="syntok"` also removes
     underscores, which mark italics, separates dashes and straightens quotes.
 
     The rules of the challenge exclude the sources of its questions: *The Sign
@@ -247,7 +247,7 @@ def prepare_novels(
     Args:
         output: Path of the new folder, written atomically.
         lowercase: Whether to lowercase the text.
-        tokenize: See `completion_questions`; receives one sentence.
+        tokenize: See `completion_questions`; a function gets one sentence.
         encoding: Encoding of files that are not UTF-8.
 
     Returns:
@@ -341,7 +341,7 @@ def _novels(folder, output):
 
 
 def _read(file, encoding):
-    """Returns the text between the markers, and whether both exist."""
+    """Returns the text from start to end marker, and whether both exist."""
     data = file.read_bytes()
     try:
         text = data.decode("utf-8-sig")
@@ -355,7 +355,7 @@ def _read(file, encoding):
                 "Give another `encoding`, such as 'latin-1'."
             ) from error
     lines = re.split("\r\n|\r|\n", text)
-    # The license may follow the footer: take the last header before it.
+    # The license after the footer may have a header: search before the footer.
     footers = (at for at, line in enumerate(lines) if _FOOTER.match(line))
     end = next(footers, None)
     headers = [at for at, line in enumerate(lines[:end]) if _HEADER.match(line)]

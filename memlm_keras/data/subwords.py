@@ -33,19 +33,19 @@ _BYTE = re.compile("<0x[0-9a-fA-F]{2}>")
 
 
 class SentencePieceTokenizer:
-    """Replaces characters, by the dict `replacements`, and splits texts into
+    """Replaces characters with the dict `replacements`, and splits texts into
     pieces with a SentencePiece model, given as bytes."""
 
     def __init__(self, model, replacements=None):
         self.model = model
-        # Some models drop white space other than spaces, or encode its bytes.
+        # Some models drop or encode other white space: make it spaces.
         spaces = dict.fromkeys(WHITE_SPACE, " ")
         self.replacements = spaces | (replacements or {})
         self._table = str.maketrans(self.replacements)
 
     def tokenize(self, text):
         text = text.translate(self._table)
-        # UTF-8 cannot encode lone surrogates.
+        # Lone surrogates, which UTF-8 cannot encode, become question marks.
         text = text.encode("utf-8", "replace").decode()
         return _processor(self.model).encode(text, out_type=str)
 
@@ -53,7 +53,7 @@ class SentencePieceTokenizer:
         return self.tokenize(" ".join(tokens))
 
     def in_graph(self):
-        """Returns tensorflow_text's tokenizer, which replaces no characters."""
+        """Returns tensorflow_text's tokenizer, without the replacements."""
         tensorflow_text = files.import_package(
             "tensorflow_text",
             "A SentencePiece model in a graph",
@@ -70,7 +70,7 @@ class SentencePieceTokenizer:
         }
 
     def read_model(self):
-        """Returns the model as a protobuf message."""
+        """Returns the SentencePiece model as a protobuf message."""
         from sentencepiece import sentencepiece_model_pb2
 
         return sentencepiece_model_pb2.ModelProto.FromString(self.model)
@@ -138,14 +138,14 @@ class SubwordVocabulary(Vocabulary):
     """Vocabulary of subword pieces that keeps the ids of another program.
 
     A language model that rescores the output of a speech recognizer or a
-    translator must use the pieces and ids of that program. Read them from that
-    program's SentencePiece model with `from_sentencepiece`, or from the
-    `tokens.txt` of sherpa and icefall with `from_tokens_file`. The
+    translator must use the pieces and ids of that program. `from_sentencepiece`
+    reads pieces and ids from that program's SentencePiece model,
+    `from_tokens_file` from the `tokens.txt` of sherpa and icefall. The
     end-of-sentence and unknown tokens keep their ids, too.
 
-    If a SentencePiece model is given, it splits the text. Otherwise, each word
-    is split from the left into the longest pieces, which may differ from the
-    program's split.
+    If a SentencePiece model is given, it splits the text. Without a model, each
+    word is split from the left into the longest pieces, which may differ from
+    the program's pieces.
 
     Args:
         tokens: Iterable of distinct, non-empty strings, in the order of ids.
@@ -153,8 +153,8 @@ class SubwordVocabulary(Vocabulary):
         end_of_sentence: Token that ends each sentence; `None` finds `</s>`,
             `<eos>` or `<sos/eos>`.
         sentencepiece: `None`, or the bytes of a SentencePiece model.
-        unit: Kind of tokens: `"pieces"`, which begin with U+2581 at the
-            beginning of a word, `"characters"` or `"words"`; `None` infers it.
+        unit: Kind of tokens: `"pieces"` (the first of a word begins with
+            U+2581), `"characters"` or `"words"`; `None` infers the kind.
         replacements: Only for a SentencePiece model: `None`, a dict from
             characters to replacement texts, or `"typographic"`, which replaces
             typographic quotes, apostrophes and dashes by keyboard characters,
@@ -261,7 +261,7 @@ class SubwordVocabulary(Vocabulary):
 
         Args:
             sentencepiece: `None`, or path of the SentencePiece model that
-                splits text into these tokens. The ids in the model are ignored.
+                splits text into these tokens. The model's own ids are ignored.
             unknown, end_of_sentence, unit: See the class.
 
         Raises:
@@ -340,7 +340,7 @@ class SubwordVocabulary(Vocabulary):
     def _characters(self, token):
         if self.unit != "pieces":
             return super()._characters(token)
-        # Count the first byte of each UTF-8 character, not the others.
+        # Count only the first byte of each UTF-8 character.
         return sum(byte & 0xC0 != 0x80 for byte in self.bytes_of(token))
 
     def begins_word(self, token):

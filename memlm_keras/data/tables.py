@@ -20,14 +20,14 @@ SUFFIXES = (".csv", ".tsv")
 _DELIMITERS = ",;\t"
 # Excel reads the delimiter from a line before the table.
 _SEPARATOR = re.compile(r'"?sep=(.)"?\1*', re.IGNORECASE)
-# Number of rows that are compared with the first to see if it is a header.
+# Rows read to decide whether the first row is a header.
 _ROWS = 100
 _IS_CSV = "A .tsv has no quotation marks around its cells: call the file .csv"
 
 
 @contextlib.contextmanager
 def naming(where):
-    """Context manager that begins `ValueError` messages with a file or line."""
+    """Context manager that puts a file or line before `ValueError` messages."""
     try:
         yield
     except ValueError as error:
@@ -73,7 +73,7 @@ def decode(data, name):
         try:
             text = data.decode("utf-16" if marked else "utf-8-sig")
         except UnicodeDecodeError as error:
-            # `error.start` does not count UTF-8's byte order mark.
+            # `error.start` is an offset after the byte order mark of UTF-8.
             place = len(data) - len(error.object) + error.start
             line = data.count(b"\n", 0, place) + 1
             reason = (
@@ -103,7 +103,7 @@ def decode(data, name):
 
 
 def names_of(paths):
-    """Returns distinct names of paths: stems, or else relative paths."""
+    """Names paths by their stems, or by relative paths if stems repeat."""
     root = os.path.commonpath([path.parent for path in paths])
     paths = [path.relative_to(root) for path in paths]
     for name in (lambda p: p.stem, lambda p: str(p.with_suffix("")), str):
@@ -145,13 +145,13 @@ def read_rows(lines, suffix, fields=None, optional=(), whole=True):
     table = (row for row in table if any(map(str.strip, row[1])))
     first, header = next(table, (0, None))
     if header is None:
-        raise ValueError("it has no row")
+        raise ValueError("the table has no row")
     others = [*itertools.islice(table, _ROWS)]
     table = itertools.chain(others, table)
     known = {_simple(n) for f, others in fields.items() for n in (f, *others)}
     fits = len(fields) - len(optional) <= len(header) <= len(fields)
     if fits and known.isdisjoint(map(_simple, header)):
-        # A header has single words even above a column of sentences.
+        # A column's name is a single word, even if its cells are sentences.
         several = [len(cell.split()) > 1 for cell in header]
         columns = zip(*(cells for _, cells in others))
         if not any(several) and any(
@@ -169,7 +169,7 @@ def read_rows(lines, suffix, fields=None, optional=(), whole=True):
         with naming(f"line {first}"):
             names = _numbered(_named(header, fields, optional))
         if not others:
-            raise ValueError("it has a header but no rows")
+            raise ValueError("the table has a header but no rows")
     for number, cells in table:
         if header and [*map(_simple, cells)] == [*map(_simple, header)]:
             raise ValueError(f"line {number} has the header again. Delete it")

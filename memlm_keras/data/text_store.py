@@ -56,7 +56,7 @@ class EnteredText:
 
     def line(self, text):
         """Removes and counts the boundary marks of a line; raises `ValueError`
-        for lone surrogates, as which Python reads bytes that are not UTF-8."""
+        for lone surrogates, which stand for bytes that are not UTF-8."""
         if re.search("[\ud800-\udfff]", text):
             raise ValueError(f"{text!r} is not UTF-8. Convert it to UTF-8.")
         bare = unmarked(text)
@@ -91,7 +91,7 @@ class EnteredText:
 
 # A source has the attributes `path` and `has_documents`. `identity()` returns
 # JSON values that change when the text changes. `sentences()` yields pairs: a
-# line, or the list of its tokens, and whether it begins a document.
+# line (a string or a list of tokens), and whether the line begins a document.
 
 
 @dataclasses.dataclass(eq=False)
@@ -175,8 +175,8 @@ class TextSource:
 
 
 class TextPart:
-    """Selects the documents numbered in `units` from a source, or lines if it
-    has no documents; blank lines are not counted."""
+    """Selects the documents numbered in `units` from a source, or the lines if
+    the source has no documents; blank lines are not counted."""
 
     def __init__(self, source, units):
         self.source = source
@@ -284,7 +284,7 @@ def read_lines(path, advance=lambda count: None):
     """Yields the lines of a UTF-8 file without line ends; calls `advance` with
     the number of bytes in each."""
     # Line feeds end lines, or carriage returns in a file without line feeds.
-    # Other characters at which Python ends lines occur within sentences.
+    # Other characters at which `str.splitlines` splits occur within sentences.
     offset = 0
     with open(path, "rb") as file:
         read_line = functools.partial(file.readline, _LONGEST_LINE + 1)
@@ -386,10 +386,10 @@ def splitter_version():
 class TextCounts(NamedTuple):
     """Counts of words and characters in the text before it was encoded."""
 
-    words: int  # separated by white space
-    characters: int  # each white space or end of a line counts as one
-    unknown: dict  # from normalized unknown words to their counts
-    marked: int = 0  # lines from which boundary marks were removed
+    words: int  # Words are separated by white space.
+    characters: int  # A space or line end counts as one.
+    unknown: dict  # Maps normalized unknown words to counts.
+    marked: int = 0  # Counts lines that had boundary marks.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -473,7 +473,7 @@ def _write(source, vocabulary, folder):
                 unknown.update(t for t in tokens if t not in vocabulary)
             file.write(np.array([*ids, end_id], "<i4").tobytes())
             count += len(ids) + 1
-        # NumPy pads the header, so the final shape fits in its place.
+        # NumPy pads the file's header, so the final shape fits into the header.
         file.seek(0)
         header["shape"] = (count,)
         np.lib.format.write_array_header_1_0(file, header)
@@ -489,7 +489,7 @@ def _write(source, vocabulary, folder):
 
 
 def stored_document_lengths(source, tokenizer, cache_dir, name):
-    """Counts the tokens in each document, with ends of sentences; cached."""
+    """Counts each document's tokens and sentence ends, or reads the cache."""
     key = fingerprint(source.identity(), tokenizer)
 
     def make(folder):
@@ -535,8 +535,8 @@ def fingerprint(*parts):
 
 
 def stored(cache_dir, kind, name, make, read):
-    """Reads the cache folder `kind/name`, which `make` writes if it is missing
-    or damaged; `name` must identify the contents."""
+    """Reads the cache folder `kind/name`; calls `make` to write a missing or
+    damaged folder; `name` must identify the contents."""
     folder = pathlib.Path(cache_dir) / kind / name
     for _ in range(_TRIES):
         try:

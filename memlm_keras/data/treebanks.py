@@ -84,7 +84,7 @@ def load_conllu(
 
 
 def _words(path):
-    """Yields each sentence's words, and `False` for "no new document"."""
+    """Yields each sentence's words, and `False`: no document begins there."""
     for rows in _sentence_rows(path):
         yield [columns[_FORM] for _, columns in rows], False
 

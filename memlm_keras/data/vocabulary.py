@@ -278,7 +278,7 @@ class Vocabulary:
         kinds = {kind.__name__: kind for kind in (cls, *cls.__subclasses__())}
         try:
             if name not in kinds:
-                raise ValueError(f"it holds a {name}, and not a {cls.__name__}")
+                raise ValueError(f"the file has a {name}, no {cls.__name__}")
             return kinds[name].from_config(config)
         except (TypeError, ValueError) as error:
             raise ValueError(
@@ -381,8 +381,8 @@ class Vocabulary:
         return len(token) + self._has_spaces
 
     def begins_word(self, token):
-        """Returns whether a token begins a word. Words always do; subword
-        pieces do if they begin with U+2581 or end a sentence.
+        """Returns whether a token begins a word. All tokens do in vocabularies
+        of words; subword pieces do if they begin with U+2581 or end a sentence.
 
         Example:
 

@@ -13,7 +13,7 @@ from memlm_keras.data.vocabulary import lower_case
 
 
 class Words:
-    """Vocabulary in a TensorFlow graph; a saved module needs `resources`."""
+    """Vocabulary in a TensorFlow graph; modules must track its `resources`."""
 
     def __init__(self, vocabulary):
         self.tokens = tf.constant(vocabulary.tokens)
@@ -146,7 +146,7 @@ class LongestMatchInGraph(tf.Module):
         )
 
     def _pieces(self, words):
-        """Splits words `(N,)` into ragged pieces, one at a time from each."""
+        """Splits words `(N,)` into ragged pieces: one more per loop."""
         lengths = tf.range(self._rules.longest, 0, -1)
 
         def cut(rest, pieces):
@@ -192,14 +192,14 @@ def split_at_scripts(text):
     """Splits texts `(B,)` where the script changes; returns ragged tokens."""
     decoded = tf.strings.unicode_decode(text, "UTF-8")
     codes, edges = decoded.flat_values, decoded.row_splits
-    # `rows` equals `value_rowids`, which pads the rows and needs more memory.
+    # `value_rowids` gives the same `rows`, but pads them in memory.
     places = tf.range(tf.size(codes, tf.int64))
     rows = tf.searchsorted(edges[1:], places, side="right")
     spaces = tf.constant([ord(character) for character in WHITE_SPACE])
     is_space = tf.reduce_any(codes[:, None] == spaces, axis=1)
     scripts = tf.where(is_space, -2, tf.strings.unicode_script(codes))
-    # A token begins at each character, except white space, whose row or script
-    # differs from the previous character's.
+    # A token begins where the row or the script differs from that of the
+    # previous character, unless the character is white space.
     changes = tf.concat(
         [
             tf.ones_like(codes[:1], tf.bool),

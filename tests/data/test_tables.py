@@ -74,8 +74,8 @@ def test_headers_are_known_by_their_names(text, tmp_path):
 @pytest.mark.parametrize(
     "name, data, message",
     [
-        ("a.csv", "", "a.csv: it has no row"),
-        ("a.csv", "a,b\n", "a.csv: it has a header but no rows"),
+        ("a.csv", "", "a.csv: the table has no row"),
+        ("a.csv", "a,b\n", "a.csv: the table has a header but no rows"),
         ("a.csv", "a,b\n1\n", "line 2 has 1 columns, and line 1 has 2"),
         ("a.csv", "sep=,\n\na,b\n1,2\n1,2,3\n", "line 5 has 3 columns"),
         ("a.tsv", "a\tb\n1\t2\n1\t2\t3\n", "line 3 has 3 columns"),
