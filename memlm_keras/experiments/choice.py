@@ -35,11 +35,11 @@ _DROPOUT = {0.6: 60_000, 0.5: 300_000, 0.4: 1_000_000, 0.3: _ANY}
 # The smallest preset needs less dropout if it trains for fewer epochs.
 _SMALLEST_DROPOUT = _DROPOUT | {0.4: 700_000}
 _BATCH_SIZE = {5: 60_000, 20: _ANY}
-# Epochs of the smallest preset. If it trains for at most `_FEW` epochs, its
-# rate falls linearly from `_FALLING_RATE`, and it samples `_NUM_SAMPLED` words.
+# Epochs of the smallest preset. For at most `_FEW` epochs, the rate falls
+# linearly from `_FALLING_RATE`, and the loss samples `_NUM_SAMPLED` words.
 _EPOCHS, _FEW = {40: 100_000, 20: 300_000, 7: _ANY}, 7
 _FALLING_RATE, _NUM_SAMPLED = 0.005, 2000
-# Sizes of the smallest preset if the number of tokens is in this range.
+# Sizes of the smallest preset for 300,000 to 1,000,000 training tokens.
 _PROJECTED, _PROJECTS = {"units": 248, "embedding_dim": 200}, (300_000, 10**6)
 # For longer texts, `memlm/medium` is better but needs a GPU.
 _LONG = 500_000
@@ -49,7 +49,7 @@ _MOST_EPOCHS = 40
 _FITTED_TO = {"small": 200_000, "medium": 2_000_000, "large": _ANY}
 _SIZES = {"scale", "units", "embedding_dim"}
 _SCHEDULES = ("halve_after", "linear_decay", "halve")
-# Number of lines that choose the tokenizer, and the reason for each tokenizer.
+# Lines read to choose the tokenizer, and the reason to print for each one.
 _LINES = 1000
 _SPLITS = {
     "characters": "This text has few spaces between its words, so its tokens "
@@ -67,10 +67,10 @@ _ENGLISH, _FREQUENT = {"the", "of", "and", "to", "in"}, 40
 class Preset(NamedTuple):
     """A preset, an n-gram model or a trained model."""
 
-    name: str  # full name
-    kind: str  # kind of model
-    trained: pathlib.Path | None = None  # folder of a trained model
-    order: int | None = None  # order of an n-gram model
+    name: str  # Full name.
+    kind: str  # Kind of model.
+    trained: pathlib.Path | None = None  # Folder of a trained model.
+    order: int | None = None  # Order of an n-gram model.
 
 
 def find_preset(name):
@@ -295,7 +295,7 @@ def _up_to(tokens, limits):
 def _fitted(row, ours, tokens):
     """Returns options that fit a paper's preset to a text, with the size,
     optimizer and learning rates of the `memlm/` preset `ours`."""
-    # For a short text, a batch has as many tokens as in `ours`. With larger
+    # For a short text, a batch has as many tokens as one of `ours`. With larger
     # batches, an epoch has so few updates that the rate is halved too soon.
     rows = _up_to(tokens, _BATCH_SIZE) * ours.segment_length
     fitted = {
@@ -326,7 +326,7 @@ def _tokenize(path):
         lines = itertools.islice(TextSource(path).sentences(), _LINES)
         words = [word for line, _ in lines for word in line.split()]
     except (OSError, ValueError):
-        # The error is reported when the corpus is loaded.
+        # Loading the corpus reports the error in reading the text.
         return None, None
     split = split_for(words)
     return split, _SPLITS.get(split)

@@ -68,9 +68,9 @@ class Command:
 
     function: object
     help: str
-    places: dict  # argparse's `nargs` by name of positional argument
-    own: tuple  # options passed as keyword arguments of the function
-    groups: dict  # options passed together as a dict, by argument name
+    places: dict  # Maps positional arguments to `nargs` of argparse.
+    own: tuple  # Options passed as keyword arguments of `function`.
+    groups: dict  # Maps arguments to options passed as one dict.
 
     @property
     def name(self):
@@ -284,8 +284,8 @@ def _run(arguments):
 
 
 def _files_to_write(command, positional, values):
-    """Returns the output paths; raises `UsageError` for one that is a folder,
-    in use, or not named as what is written."""
+    """Returns the output paths; raises `UsageError` for a folder, a file in
+    use, or a wrong suffix."""
     suffixes = {o.name: o.writes for o in command.options}
     written = {k: v for k, v in values.items() if suffixes.get(k) is not None}
     for name, path in written.items():

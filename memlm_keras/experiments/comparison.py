@@ -72,7 +72,7 @@ def _before_training(experiment, verbose):
 def _counted(corpus, order):
     model = memlm.ngrams.KneserNey(len(corpus.vocabulary), order=order)
     with warnings.catch_warnings():
-        # Discounts of a small text do not matter in a comparison.
+        # For a comparison, default discounts of a small text are good enough.
         warnings.filterwarnings("ignore", "Counts of counts")
         return model.fit(corpus.train, verbose=0)
 

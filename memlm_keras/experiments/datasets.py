@@ -49,7 +49,7 @@ class Dataset:
         if len(self.paths) > 1 or named or not folder.is_dir():
             return None
         files = sorted(folder.glob("*.conllu"))
-        # A folder with a text may also contain its parses.
+        # A folder with texts is no treebank, even if it also contains parses.
         if not files or _find_splits(folder) is not None:
             return None
         matches = [(_TREEBANK_FILE.fullmatch(f.stem), f) for f in files]
@@ -202,8 +202,8 @@ def has_documents(corpus, required=False):
     has = corpus.train.document_starts is not None
     if required and not has:
         raise options.UsageError(
-            "documents needs a corpus that says where they begin; "
-            f"{corpus.name} does not. Give --document_start, or a folder of "
+            "documents needs a corpus with documents; "
+            f"{corpus.name} has none. Give --document_start, or a folder of "
             "documents."
         )
     return has
@@ -288,7 +288,7 @@ def evaluation_batches(experiment, model, split):
             return corpus.batches(split, 64, 32, sentences=True)
         return sentence_batches(experiment, split)
     if not settings["documents"]:
-        # As for published perplexities: one continuous text in one row.
+        # Papers compute perplexity on one continuous text, in one row.
         return corpus.batches(split, 1, 100)
     # Documents are independent, so the number of rows does not change results.
     # Empty rows are added, so that all devices get equally many rows.

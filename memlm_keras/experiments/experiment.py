@@ -73,14 +73,14 @@ class Experiment:
     """
 
     kind = None
-    monitor = "val_perplexity"  # metric that selects the best epoch
-    mode = "min"  # whether the best `monitor` is "min" or "max"
+    monitor = "val_perplexity"  # Metric that selects the best epoch.
+    mode = "min"  # Whether the best `monitor` is "min" or "max".
     # Results that are printed after training.
     columns = [
         Measure("validation", ("validation", "perplexity")),
         Measure("test", ("test", "perplexity")),
     ]
-    is_trained = True  # whether training runs in epochs
+    is_trained = True  # Whether training runs in epochs.
 
     def __new__(cls, preset=None, *args, **kwargs):
         if preset is None:  # called by `copy`
@@ -484,7 +484,7 @@ class Experiment:
         results = folder.results()
         with self._scope(None):
             model, callbacks = self.make()
-            # All epochs are done, so this only loads the checkpoint.
+            # All epochs are done, so `_fit` only loads the checkpoint.
             epochs, patience = results["epochs"], results["patience"]
             self._fit(model, callbacks, epochs, patience, last=True)
         return model

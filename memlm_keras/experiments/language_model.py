@@ -38,7 +38,7 @@ _FURTHER_OPTIONS = set(
 )
 
 
-# Overrides that are settings of a run as they are.
+# Overrides that become settings of a run unchanged.
 _STATED = "halve optimizer match_parameters window other_words memory".split()
 
 
@@ -161,8 +161,8 @@ class LanguageModelExperiment(Experiment):
         name, paper = self.preset_name, registry.find(self.preset_name)[0]
         if paper.matched_to is None:
             raise options.UsageError(
-                f"match_parameters: {paper.citation} has no row whose size the "
-                f"other rows match. Received: preset={name}"
+                "match_parameters needs a paper whose models have equally "
+                f"many parameters. Received: preset={name}"
             )
         if name.partition("/")[2] in paper.unmatched:
             return units
@@ -458,7 +458,7 @@ def _add_memory(name, model, window):
     if model.get("memory") is not None:
         raise options.NoUseError(
             "memory",
-            f"--memory needs a preset without one. Received: preset={name}",
+            f"--memory needs a preset without memory. Received: preset={name}",
         )
     last = model["recurrent"][-1]["config"]
     while "cell" in last:

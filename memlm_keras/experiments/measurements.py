@@ -34,14 +34,14 @@ _DYNAMIC_ROWS = 100
 class Measurement:
     """A measurement that runs on request."""
 
-    name: str  # its key in `results.json`
+    name: str  # Key of the measurement in `results.json`.
     # Maps (experiment, model, asked, verbose, before) to plain values; `before`
     # is the dict of earlier results.
     function: Callable
     # Maps each required option to its key in the results, or to `None`. The
     # user must give the first option; the preset may set the others.
     needs: dict
-    check: Callable | None = None  # of (experiment, options); may raise
+    check: Callable | None = None  # Checks (experiment, options).
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Request:
 
     experiment: object
     measurement: Measurement
-    asked: dict  # options of the user and of the preset
+    asked: dict  # Options of the user and of the preset.
     settings: dict
-    typed: bool  # whether the user requested it, rather than the preset
+    typed: bool  # Whether the user, not the preset, requested it.
 
     @property
     def name(self):
@@ -104,7 +104,7 @@ def requests(experiment, asked, before):
 
 
 def plain_perplexity(result):
-    """Returns a `Perplexity` and its other protocols as a dict."""
+    """Returns a `Perplexity` as a dict, with those under other protocols."""
     names = "perplexity loss predicted_tokens total_tokens protocol".split()
     others = {k: plain_perplexity(v) for k, v in result.others.items()}
     return {name: getattr(result, name) for name in names} | others

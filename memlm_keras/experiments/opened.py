@@ -33,7 +33,7 @@ def open_run(path):
 class Opened:
     """A run folder, or a model without a run folder."""
 
-    path: str  # path or name that the user typed
+    path: str  # Path or name that the user typed.
     folder: RunFolder | None
     preset: pathlib.Path | None = None  # folder of a trained model
 
@@ -77,7 +77,7 @@ class Opened:
     def model(self):
         """The model, not compiled."""
         import_keras()
-        # This registers layers that other packages define.
+        # Registers layers of papers that other packages provide.
         registry.papers()
         if self.counts:
             # Only tables go to standard output.
@@ -101,7 +101,7 @@ class Opened:
             return self.experiment.corpus.vocabulary
         if self.model.vocabulary is None:
             raise options.UsageError(
-                f"{self.path} has no vocabulary. Make it with `vocabulary`."
+                f"{self.path} was made without the argument `vocabulary`."
             )
         return self.model.vocabulary
 
@@ -114,7 +114,7 @@ class Opened:
                 "neural model. The preset kneser_ney_5_cache has its own cache."
             )
         if self.counts and method != "score":
-            # This raises the error that n-gram models have no model file.
+            # `model()` raises an error: n-gram models have no model file.
             with options.wrong_use():
                 self.folder.model()
         model = self.model

@@ -56,7 +56,7 @@ def text_of(error):
 
 def print_error(program, error):
     line = " ".join(text_of(error).split()) or type(error).__name__
-    # An error may quote the output of another process.
+    # Errors that quote the output of another process are long.
     if len(line) > 800:
         line = f"{line[:400]} ... {line[-400:]} (--traceback shows all)"
     print(f"{program}: {line}", file=sys.stderr)
@@ -89,7 +89,7 @@ class Option:
     """An option of experiments or of a command."""
 
     name: str
-    type: type  # `list` for a flag that may be repeated
+    type: type  # `list` for a repeatable flag.
     help: str
     default: object = None
     choices: tuple | None = None
@@ -97,10 +97,10 @@ class Option:
     at_most: float | None = None
     above: float | None = None
     below: float | None = None
-    kinds: tuple = tuple(KINDS)  # kinds of models that use it
+    kinds: tuple = tuple(KINDS)  # Kinds of models that use the option.
     # Replaces the name and value in the name of a run folder, if not `None`.
     label: str | None = None
-    writes: str | None = None  # suffix of a file to write
+    writes: str | None = None  # Suffix of a file to write.
 
     def read(self, value):
         """Converts a value or string; raises `UsageError` if it is invalid."""
@@ -163,7 +163,7 @@ def read_options(options, values, kind=None):
             raise UsageError(
                 f"There is no setting {name!r}.{nearest(name, known)}"
             )
-    # The order is the options', so that equal values give equal folder names.
+    # Values get the order of the options, as folder names must not vary.
     given = {}
     for name, option in known.items():
         value = values.get(name)

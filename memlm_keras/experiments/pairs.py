@@ -60,7 +60,7 @@ class ClassifierExperiment(PairExperiment):
     """A classifier of sentence pairs."""
 
     kind = options.CLASSIFIER
-    # Percentages, as in the paper.
+    # Accuracies are percentages, as in the papers.
     columns = [
         Measure("validation accuracy", ("validation", "accuracy")),
         Measure("test accuracy", ("test", "accuracy")),

@@ -24,7 +24,7 @@ from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
 
 BACKENDS = ("tensorflow", "jax", "torch")
-# Precisions of float32 matrix products, by the names of JAX, with PyTorch's.
+# Maps JAX's names for precisions of float32 matrix products to PyTorch's.
 PRECISIONS = dict(float32="highest", tensorfloat32="high", bfloat16="medium")
 _PRECISION = "MEMLM_MATMUL_PRECISION"
 
@@ -147,7 +147,7 @@ def _only_needed_imports():
     """Context in which Keras cannot import slow modules that are not needed,
     and the garbage collector is off.
 
-    The modules can be imported afterwards."""
+    Outside the context, imports of the modules work."""
     hidden = {name: None for name in _UNUSED[backend()]}
     if backend() == "torch":
         # Keras uses this module only to exclude functions that draw random

@@ -302,7 +302,7 @@ class RunFolder:
 def load_file(path):
     """Loads a model of this package from a `.keras` file, not compiled."""
     process.import_keras()
-    # Registers the layers of papers in other packages.
+    # Registers the layers of papers that other packages provide.
     registry.papers()
     return files.load_model(path, "trained model")
 

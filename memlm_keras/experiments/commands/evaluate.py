@@ -271,7 +271,7 @@ def _evaluate_by(runs, text, parts, measures, verbose, typed):
 
 def _side_by_side(runs, text, measures, verbose):
     """Yields name, model, corpus and a function from a split to batches for
-    each run, and again for its model with a cache if `cache_size` is given."""
+    each run, with `cache_size` also for each run's model with a cache."""
     names = [run.name for run in runs]
     if len({*names}) < len(names):
         names = [run.path for run in runs]

@@ -36,8 +36,8 @@ class TableRuns:
         rows: list of labels or presets of rows; `None` for all.
         grid: dict from overrides to lists of values. Each row is trained with
             all combinations of the overrides that it uses, and the best
-            combination is chosen by the first measure. A row that sets such an
-            override itself is trained only if the list has its value.
+            combination is chosen by the first measure. A row with a value of
+            its own is trained only if the grid's list has this value.
         overrides: dict of overrides for all rows that use them.
         measures: dict of additional measures, as for `Experiment.run`.
 
@@ -173,7 +173,7 @@ class TableRuns:
             }
             for row, seed in rows
         ]
-        # A process of its own frees the memory of corpora and models.
+        # The end of a child process frees the memory of corpora and models.
         described = runs.in_fresh_process(describe, recipes)
         return [
             TableRun(self, row, found, {**(running or {}), **self.measures})
@@ -386,7 +386,7 @@ def preset_of(row):
 def _grid_values(name, values):
     if name not in options.OVERRIDES:
         raise options.UsageError(
-            f"grid has no setting {name}."
+            f"There is no setting {name} for grid."
             f"{options.nearest(name, options.OVERRIDES)}"
         )
     if not values:
@@ -404,7 +404,7 @@ def _uses(row, name, value):
 
 
 def _required(measure, asked):
-    """Returns `measure`, required if the flags ask for this measure."""
+    """Returns `measure`, marked as required if the options `asked` set it."""
     key, option = {
         "cache": ("size", "cache_size"),
         "monte_carlo": ("samples", "monte_carlo"),
