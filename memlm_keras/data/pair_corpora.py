@@ -389,4 +389,4 @@ def _records(path, columns):
                 )
             yield where, *values
         if where is None:
-            raise ValueError("it has no pairs")
+            raise ValueError("the file has no pairs")

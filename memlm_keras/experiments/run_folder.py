@@ -204,10 +204,10 @@ class RunFolder:
             rows = {row["epoch"]: row for row in csv.DictReader(lines)}
             log = [{k: float(v) for k, v in r.items()} for r in rows.values()]
             if not log:
-                raise ValueError("it has no epoch")
+                raise ValueError("the log has no epoch")
             for place, row in enumerate(log, int(log[0]["epoch"])):
                 if row["epoch"] != place:
-                    raise ValueError(f"it lacks epoch {place}")
+                    raise ValueError(f"the log lacks epoch {place}")
         return log
 
     def model(self):

@@ -1,1 +1,1 @@
-"""Export formats for other programs, each of which can be deleted."""
+"""Export formats for other programs; the package works without each folder."""

@@ -1,7 +1,7 @@
 """Certificates: black-box checks of language models.
 
 The checks only call public methods that map texts to log-probabilities, so they
-apply to any model. Shapes below: T tokens, R rows, V words of the vocabulary.
+apply to any model. Shapes have T tokens, R rows and V words.
 """
 
 import dataclasses
@@ -18,8 +18,8 @@ from memlm_keras.data import Batches
 from memlm_keras.evaluation.dynamic import DynamicEvaluator
 
 PASSED, FAILED, NOT_APPLICABLE = "passed", "failed", "not applicable"
-# Minimum tokens in a text, tokens in a segment, and rows. There are few
-# sizes, because a function is compiled for each.
+# Minimum tokens in a text, tokens in a segment, and rows. A function is
+# compiled for each size, so there are few sizes.
 _LEAST, _SEGMENT, _ROWS = 32, 16, 3
 # Maximum steps that a memory reads at once, and extra tokens in a text.
 _CHUNK, _MORE = 64, 8
@@ -231,7 +231,7 @@ def _run(name, cases, tolerance):
 
 def _difference(found, expected):
     """Returns the largest difference between two arrays, infinite for NaN or
-    different shapes, and the number of entries not masked in either."""
+    different shapes, and the number of entries that neither masks."""
     if np.shape(found) != np.shape(expected):
         return np.inf, np.size(expected)
     with np.errstate(invalid="ignore"):
@@ -255,7 +255,7 @@ def _causal(reader):
     text = reader.text
     scores, given = reader.scores(text), reader.gives_distributions
     distributions = reader.distributions(text) if given else None
-    # Tokens beyond the longest window change too, if the text is that long.
+    # In texts longer than `_LEAST`, later tokens change as well.
     last = () if reader.length == _LEAST else (-_MORE + 2, -1)
     for cut in (*_CUTS, *(reader.length + place for place in last)):
         for end in sorted({cut + 1, reader.length}):
@@ -280,7 +280,7 @@ def _scores_first(reader):
     """Compares a word's score with the distribution before that word."""
     text = reader.text
     if reader.scores_are_entries:
-        raise _NotApplicable("it gives distributions, not scores of words")
+        raise _NotApplicable("the model gives distributions, not scores")
     scores = reader.scores(text)
     for place in reader.places:
         before = reader.unseen(place)
@@ -356,7 +356,7 @@ class _Reader:
     one_step = False
     missing = {}
     length = _LEAST
-    other = None  # reader of the model to compare with
+    other = None  # Reader of the model to compare with.
 
     @property
     def places(self):
@@ -388,10 +388,10 @@ class _Reader:
         self.missing = dict(self.missing)
         # Perplexities are computed with `score_batches`.
         if not hasattr(model, "score_batches"):
-            self.missing.setdefault("documents", "it scores no batches")
+            self.missing.setdefault("documents", "the model scores no batches")
 
     def draw_texts(self, seed):
-        """Draws a text to read, and texts to read before it or beside it."""
+        """Draws a text, and other texts to read before or beside this text."""
         self._random = np.random.default_rng(seed)
         self.text, *self.others = (self._draw() for _ in range(_ROWS))
 
@@ -524,7 +524,7 @@ class _Streaming(_Reader):
         if not self._in_logits:
             yield from super().words_at()
             return
-        # A softmax always sums to one, so the scores of all words are summed.
+        # A softmax sums to one even if the scores are wrong: sum the scores.
         for place in _PLACES:
             inputs = self._inputs(self.text[None])[:, : place + 1]
             state = self.model.initial_state(1)
@@ -543,7 +543,7 @@ class _Places(_Reader):
         super().__init__(model, vocabulary_size)
         self.end = 0
         if not hasattr(model, "log_probabilities"):
-            self.missing["rows"] = "it reads one text at a time"
+            self.missing["rows"] = "the model reads one text at a time"
 
     def _draw(self):
         text = super()._draw()
@@ -551,7 +551,7 @@ class _Places(_Reader):
             part = self.model.log_probabilities_at(text, place, place + 1)
             weights = np.exp(np.asarray(part, "float64")[0])
             total = weights.sum()
-            # Three in ten words stay random.
+            # Seven in ten words come from the model, three stay random.
             if 0 < total < np.inf and self._random.random() < 0.7:
                 text[place] = self._random.choice(self.ids, p=weights / total)
         return text
@@ -580,7 +580,7 @@ class _Adaptive(_Reader):
     gives_distributions = False
     missing = {
         "pieces": "each segment is an update, so its length is a setting",
-        "rows": "it reads only one row",
+        "rows": "the model reads only one row",
         "documents": "the weights keep what they learn from each document",
     }
     places = range(0, _LEAST, 4)
@@ -630,9 +630,9 @@ class _Function(_Reader):
 
     gives_distributions = False
     missing = {
-        "pieces": "it reads whole texts and has no state",
-        "rows": "it reads one text at a time",
-        "documents": "it reads one text at a time",
+        "pieces": "the model reads whole texts and has no state",
+        "rows": "the model reads one text at a time",
+        "documents": "the model reads one text at a time",
     }
     places = _PLACES
 
@@ -654,7 +654,7 @@ class _Function(_Reader):
         each word."""
         if self.vocabulary_size > _MOST_CALLS:
             raise _NotApplicable(
-                "it gives no distributions, and scoring each word would take "
+                "the model gives no distributions; scoring words would take "
                 f"{self.vocabulary_size:,} calls, above {_MOST_CALLS:,}"
             )
         start = self.text[:place]

@@ -37,8 +37,8 @@ LEVELS = {
     "phenomenon": ("linguistics_term", "phenomenon"),
     "paradigm": ("UID", "paradigm"),
 }
-# For each method: fields of the good and of the bad text. The last one is
-# scored.
+# For each method, the fields of the good and of the bad text; only the last
+# field of a text is scored.
 METHODS = {
     "simple": (("sentence_good",), ("sentence_bad",)),
     "one_prefix": (
@@ -253,8 +253,8 @@ def minimal_pairs(
 
     Each sentence is read from the initial state, after an end-of-sentence
     token. A sentence's score is the sum of the natural-log probabilities of its
-    words, in float64, without the end of the sentence. The marks `<s>` at its
-    beginning, and `</s>` or `<eos>` at its end, are left out.
+    words, in float64, without the end of the sentence. Boundary marks are left
+    out: `<s>` before, and `</s>` or `<eos>` after the words.
 
     Args:
         model: any model that `memlm_keras.evaluation.surprisal` accepts, such
@@ -353,7 +353,7 @@ def minimal_pairs(
 
 def mean_accuracy(groups):
     """Returns the mean of the groups' means, and its 95% interval as in
-    `PairAccuracy`; groups are float arrays of zeros and ones."""
+    `PairAccuracy`; each group is a float array of zeros and ones."""
     means = np.array([group.mean() for group in groups])
     accuracy = float(means.mean())
     if len(groups) == 1:
@@ -420,7 +420,7 @@ def token_scores(model, sentences, vocabulary, batch_size=_ROWS, verbose=0):
     """
     require_positive_integer("batch_size", batch_size)
     distinct = {ids.tobytes(): ids for ids in sentences}
-    # Sorted by length, so that batches have little padding.
+    # Sentences are sorted by length, so that batches have little padding.
     keys = sorted(distinct, key=len)
     rows = batch_size if isinstance(model, StreamingModel) else 1
     rows = min(rows, len(keys))
@@ -526,7 +526,7 @@ def read_published(path):
                     model = PUBLISHED.get(name, name)
                     published.setdefault(model, {})[paradigm] = value
         if not published:
-            raise ValueError("it has no accuracy")
+            raise ValueError("the file has no accuracy")
     return published
 
 

@@ -183,7 +183,7 @@ def stimulus_surprisal(
 
     Raises:
         ValueError: for no rows, a missing column, a sentence without a word,
-            invalid or overlapping positions, unpaired asterisks, and as for
+            invalid or overlapping positions, unpaired asterisks, and errors of
             `surprisal`.
 
     Example:

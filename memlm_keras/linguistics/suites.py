@@ -106,10 +106,10 @@ class Formula:
         except SyntaxError as error:
             starts = [*self._places]
             start = starts[bisect.bisect(starts, error.offset - 1) - 1]
-            # The message's other sentences are advice about Python code.
+            # Python's advice after the first sentence does not fit formulas.
             what = f"is wrong: {error.msg.split('.')[0]}"
             self._fail(what, self._places[start])
-        # Brackets become lists of one element, which the tree keeps.
+        # A tree has no brackets, so they become lists of one element.
         python = python.replace("(", "[").replace(")", "]")
         self._tree = ast.parse(python, mode="eval").body
         self._require(self._tree, truth=True)
@@ -261,8 +261,8 @@ def read_suites(path):
                 suites[file] = _suite(json.loads(text))
             except (KeyError, TypeError, AttributeError) as error:
                 raise ValueError(
-                    "it is not a SyntaxGym suite, with meta, predictions, and "
-                    "items with conditions and regions: "
+                    "the file is not a SyntaxGym suite, with meta, "
+                    "predictions, and items with conditions and regions: "
                     f"{type(error).__name__} {error}"
                 ) from error
     # Suites with the same name get the names of their files.
@@ -281,7 +281,7 @@ def _suite(content):
     name = meta["name"]
     if meta.get("metric", "sum") != "sum":
         raise ValueError(
-            f"its metric must be 'sum'. Received: metric={meta['metric']!r}"
+            f"the metric must be 'sum'. Received: metric={meta['metric']!r}"
         )
     items = {}
     for item in content["items"]:
@@ -302,7 +302,7 @@ def _suite(content):
         Formula(prediction["formula"]) for prediction in content["predictions"]
     )
     if not items or not predictions:
-        raise ValueError("it must have items and predictions")
+        raise ValueError("a suite must have items and predictions")
     for number, conditions in items.items():
         for formula in predictions:
             for region, condition in formula.references:
@@ -332,7 +332,7 @@ def _suite(content):
 def _new(known, name, what, value):
     """Adds a value under a new name to a dict, and returns the value."""
     if name in known:
-        raise ValueError(f"it has {what} {name} twice")
+        raise ValueError(f"{what} {name} occurs twice")
     known[name] = value
     return value
 

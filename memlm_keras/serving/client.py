@@ -215,10 +215,10 @@ class _Connection:
 
     @contextlib.contextmanager
     def reading(self):
-        """Raises `ConnectionError` if reading an answer in the block fails."""
+        """Context in which any error raises `ConnectionError`."""
         try:
             yield
-        # Names may be missing, and values of any type.
+        # Answers of other servers can lack names, or have values of any type.
         except Exception as error:
             raise self._other_server(_named(error)) from error
 
@@ -376,7 +376,7 @@ def _as_output(value, dtype):
     else:
         right = array.dtype.kind in _KINDS[dtype.kind]
     if array.size and not right:
-        raise TypeError(f"{dtype} expected, and not {value!r:.{_SHOWN}}")
+        raise TypeError(f"expected {dtype}, received {value!r:.{_SHOWN}}")
     return array.astype(dtype)
 
 

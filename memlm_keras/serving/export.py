@@ -54,8 +54,8 @@ def export(
 ):
     """Exports a model as a SavedModel for TensorFlow Serving, or as a file.
 
-    The export runs without Keras and this package. Each request sends the
-    model's state, and each answer returns it. `docs/how_to/formats.md`
+    The exported model runs without Keras and this package. Each request sends
+    the model's state, and each answer returns it. `docs/how_to/formats.md`
     describes the inputs and outputs in each format.
 
     Args:
@@ -134,7 +134,7 @@ def export(
 
 
 def check_path(path, overwrite=False, format="tf_saved_model"):
-    """Returns the path to which `export` would write, without a model.
+    """Returns the path to which `export` would write; needs no model.
 
     Args:
         path, overwrite, format: See `export`.
@@ -408,8 +408,8 @@ def require_zero_state(model, name):
 
 
 def _writes_here(format):
-    """Returns whether this process has the format's backend, and traces graphs
-    that run on any server."""
+    """Returns whether this process has the format's backend, and can trace
+    graphs for servers without a GPU."""
     backend = keras.backend.backend()
     if backend != formats()[format].backend or backend == "torch":
         return backend == formats()[format].backend
@@ -470,7 +470,7 @@ def _write_in_other_process(model, vocabulary, options, path, format):
 
 def _write_saved(model_path, vocabulary_path, options, path, format):
     """Loads a model, and its vocabulary if there is one; calls `_write`."""
-    # This registers layers that other packages define.
+    # Registers layers of papers that other packages provide.
     registry.papers()
     known = pathlib.Path(vocabulary_path).exists()
     _write(

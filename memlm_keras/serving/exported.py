@@ -1,6 +1,6 @@
 """Loads exported language models in their own engines.
 
-Shapes below: B rows, T tokens, V words in the vocabulary.
+Shapes below have B rows, T tokens and V words in the vocabulary.
 """
 
 import json
@@ -62,7 +62,7 @@ def load(path):
           token; other entries are masked (`numpy.ma`). B and T are at least 1;
         * with a SavedModel, `distributions(token_ids)`, which returns
           log-probabilities `(B, T, V)` from an empty context, and
-          `score(token_ids)`, which returns the ids' own, `(B, T - 1)`.
+          `score(token_ids)`, which returns only those of the ids, `(B, T - 1)`.
 
     Raises:
         FileNotFoundError: There is no exported model at `path`.
@@ -92,7 +92,7 @@ class OneStep:
     """Base class for files that read one token; subclasses define `run`."""
 
     steps = 1
-    rows = None  # number of rows, if fixed
+    rows = None  # Number of rows, if fixed.
     end_of_sentence_id = 0
 
     def step(self, token_ids, state):
@@ -236,7 +236,7 @@ class ServedModel:
     def __init__(self, path):
         tf = import_package("tensorflow", f"The SavedModel {path}")
         with reading(path, "exported model", _REMEDY):
-            # The signatures do not keep the variables alive.
+            # Keeps the variables alive, which the signatures do not.
             self._loaded = tf.saved_model.load(str(path))
         self._signatures = self._loaded.signatures
         if "score_ids" not in self._signatures:

@@ -1,6 +1,6 @@
 """Builds TensorFlow graphs from models, on the TensorFlow backend only.
 
-Shapes below: B batch, T time, V vocabulary, k most probable tokens.
+In shapes, B is batch, T time, V vocabulary, k most probable tokens.
 """
 
 import contextlib
@@ -60,8 +60,8 @@ class Input(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """Boolean scalar, error message if it is false, and `None` or a function
-    that returns the received tensor for the message."""
+    """Condition on a tensor: a boolean scalar, the error message if false, and
+    `None` or a function that returns the received tensor for the message."""
 
     holds: tf.Tensor
     message: str
@@ -99,8 +99,8 @@ def _assert(condition):
 
 
 def require_inputs(*inputs):
-    """Returns a dict of copies of `Input`s, with static shapes; computing these
-    fails unless all are valid and have the same number of rows."""
+    """Returns a dict of copies of `Input`s, with static shapes; computing
+    copies fails unless all are valid and have equally many rows."""
     hidden = [
         tf.raw_ops.PlaceholderWithDefault(
             input=one.tensor, shape=tf.TensorShape(None)
@@ -110,7 +110,7 @@ def require_inputs(*inputs):
     ends = [-1]
     shapes = [part for one in hidden for part in (tf.shape(one), ends)]
     found = tf.concat(shapes, axis=0)
-    # The concatenation has at least two numbers: a shape and an end mark.
+    # With a second end mark, `found[1]` exists even for a scalar input.
     found = tf.concat([found, ends], axis=0)
     rows, time = found[0], found[1]
     names = [
@@ -225,7 +225,7 @@ class RowReader:
         self.state = state
         ids = tf.TensorSpec((None, None), tf.int32)
         length = tf.TensorSpec((None,), tf.int32)
-        # Trace these functions once for all signatures.
+        # Each function is traced once for all signatures.
         self.step = tf.function(self._step, (ids, state), autograph=False)
         one_id = tf.TensorSpec((None, 1), tf.int32)
         self.step_once = tf.function(

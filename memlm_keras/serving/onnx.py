@@ -1,6 +1,6 @@
 """Exports to ONNX and Triton, on the TensorFlow backend only.
 
-Shapes below: B batch, T time, V vocabulary; N rows in sherpa-onnx.
+In shapes, B is batch, T time, V vocabulary; sherpa-onnx has N rows.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ _OPSET = 17
 
 
 def write(model, vocabulary, options, path):
-    """Writes a float32 language model as an ONNX file; returns the object with
-    its inputs and outputs, which `options["contract"]` selects."""
+    """Writes a float32 language model as an ONNX file; returns the contract, an
+    object that defines the file's inputs and outputs."""
     contract = CONTRACTS[options.get("contract")](model, vocabulary)
     with contextlib.nullcontext() if contract.loops else without_loops(model):
         written = convert(model, contract, contract.specification)
@@ -33,7 +33,7 @@ def write(model, vocabulary, options, path):
         value.type.tensor_type.shape.dim[axis].dim_param = "rows"
     for name, value in contract.facts().items():
         if not isinstance(value, str):
-            # C++ programs may search the text instead of parsing the JSON.
+            # No escapes: C++ programs may search the text, not parse JSON.
             value = json.dumps(value, ensure_ascii=False)
         written.metadata_props.add(key=name, value=value)
     with open(path, "wb") as file:
@@ -87,7 +87,7 @@ class NamedState:
     """Step with named states; a new state has the name `next_<name>`."""
 
     ids = "token_ids"
-    # Axis of the rows in each tensor where it is not the first axis.
+    # Axis of the rows, for tensors whose first axis is another one.
     rows = {}
     # Whether the graph reads more than one step.
     loops = False
@@ -225,7 +225,7 @@ class SherpaOffline(NamedState):
         x = _some_rows(x)
         lengths = tf.cast(x_lens, tf.int32)[:, None]
         places = tf.range(tf.shape(x)[1] + 1)[None]
-        # Padding may have an invalid id.
+        # Padding may have an invalid id: replace it by the end id.
         words = tf.where(places[:, :-1] < lengths, tf.cast(x, tf.int32), end)
         ends = tf.fill((tf.shape(x)[0], 1), end)
         scores, _ = self.model.backbone.score(
@@ -239,7 +239,7 @@ def _some_rows(token_ids):
     """Returns the ids; raises an error if there are no rows, because then
     onnxruntime's LSTM would crash."""
     first = tf.gather(token_ids, 0)
-    # `maximum` keeps `gather` in the graph; no id changes, as none is negative.
+    # `maximum` keeps `gather` in the graph; ids from 0 stay as they are.
     return tf.maximum(token_ids, tf.minimum(first, 0))
 
 
@@ -293,7 +293,7 @@ def native_recurrence(model):
 
 
 def _call(layer):
-    """Returns a `call` method for a layer that traces one placeholder."""
+    """Returns a `call` method that traces a layer as one placeholder."""
     operator, _ = _OPERATORS[type(layer.cell)]
     units = layer.cell.units
     weights = onnx_weights(layer.cell)
@@ -375,7 +375,7 @@ def _put(context, node, operator, inputs, attributes=None):
 _TYPES = {"float32": "TYPE_FP32", "int32": "TYPE_INT32", "int64": "TYPE_INT64"}
 _ROWS = 64
 _LABELS = "tokens.txt"
-# Ten minutes; Triton's default drops a sequence after one second.
+# A sequence ends after ten idle minutes; by default, after one second.
 _IDLE_MICROSECONDS = 600_000_000
 
 _CONFIG = """\

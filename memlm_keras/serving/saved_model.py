@@ -1,6 +1,6 @@
 """Exports SavedModels with signatures, on the TensorFlow backend only.
 
-Shapes below: B batch, T time, V vocabulary, k most probable tokens, C labels.
+In shapes, B is batch, T time, V vocabulary, k most probable tokens, C labels.
 """
 
 import hashlib
@@ -111,7 +111,7 @@ class LanguageModelSignatures:
         self.words = Words(vocabulary)
         self.state = ServedState(model, vocabulary)
         self.reader = RowReader(model, self.state.own)
-        # Trace these functions once for all signatures.
+        # Each function is traced once for all signatures.
         self._encoded = tf.function(self._encode, (_TEXT,), autograph=False)
         self._begun = tf.function(self._begin, (_TEXT,), autograph=False)
 
@@ -187,7 +187,7 @@ class LanguageModelSignatures:
         return self.state.to_request(state)
 
     def begin(self, text):
-        """Returns the most probable tokens after texts `(B,)`, and a state."""
+        """Returns the most probable tokens and the state after texts `(B,)`."""
         return self._answer(*self._begun(text))
 
     def next(self, text):
@@ -390,7 +390,7 @@ class ServedState:
         yield Input(FINGERPRINT, known, (), (self._is_own,))
         for name, one in self.own.items():
             if name in self.specification:
-                # States of integers are token ids, or one count per row.
+                # An integer state holds token ids, or one count per row.
                 is_ids = len(one.shape) > 1
                 most = self.model.vocabulary_size - 1 if is_ids else None
                 right = in_range(0, most)
@@ -438,7 +438,7 @@ class ServedState:
 
 def fingerprint(model, vocabulary, state):
     """Computes a number from 1 to 2^31 - 1 from the weights, vocabulary and
-    state shapes, by which a model rejects another model's state."""
+    state shapes; a model rejects states with another number."""
     digest = hashlib.sha256(vocabulary.fingerprint.encode())
     digest.update(repr(sorted(state.items())).encode())
     for part in models_of(model):
@@ -510,13 +510,13 @@ def _write_warm_up(requests, path):
                 entry = _field(1, key.encode()) + _field(2, tensor)
                 inputs += _field(2, entry)
             signature = _field(1, _field(3, name.encode()))
-            # Repeated requests are faster than the first.
+            # A server is slow until a request has run several times.
             for _ in range(_TURNS):
                 file.write(_field(6, _field(1, signature + inputs)))
 
 
 def _smaller(requests):
-    """Yields requests with one token, which run different operators."""
+    """Yields requests with one token, which run other operators of a graph."""
     for name, request in requests.items():
         if "token_ids" in request and "length" in request:
             ids, length = request["token_ids"][:, :1], request["length"][:1]

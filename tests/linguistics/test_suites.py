@@ -212,10 +212,10 @@ def test_suites_of_one_name_are_apart(tmp_path):
         (("meta", "metric", "mean"), "metric='mean'"),
         (("meta", {}), "not a SyntaxGym suite, with meta"),
         (("items", 0, "conditions", 0, {}), "not a SyntaxGym suite"),
-        (("items", 1, "item_number", 1), "mine.json: it has item 1 twice"),
+        (("items", 1, "item_number", 1), "mine.json: item 1 occurs twice"),
         (
             ("items", 0, "conditions", 1, "condition_name", "same"),
-            "item 1: it has condition same twice",
+            "item 1: condition same occurs twice",
         ),
         (
             ("items", 0, "conditions", 0, "regions", 1, "content", None),

@@ -28,9 +28,9 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from error
 
-_IGNORED = -100  # label that the loss in transformers ignores
-# The code of `MODULE`. It imports this package by name, because transformers
-# checks the `import` lines of a module before the backend is set.
+_IGNORED = -100  # Label that the loss in transformers ignores.
+# The code of `MODULE` imports this package by name, because transformers checks
+# the `import` lines of a module before the backend is set.
 _MODULE = '''"""Loads this folder where `trust_remote_code=True`. It is not
 needed after `import memlm_keras.integrations.huggingface.modeling`."""
 
@@ -52,7 +52,7 @@ class MemlmConfig(transformers.PreTrainedConfig):
 
     model_type = "memlm_keras"
 
-    # A string, because transformers changes dicts that have a "dtype".
+    # JSON text, because transformers changes dicts that have a "dtype".
     keras_config: str = ""
     vocab_size: int = 0
     bos_token_id: int | None = None
@@ -73,7 +73,7 @@ class MemlmCache(transformers.Cache):
         super().__init__(layers=[])
         self.reset()
 
-    # This makes `generate` pass only columns that have not been read.
+    # `is_linear` makes `generate` pass only columns not read before.
     is_linear = [False]
 
     def get_seq_length(self, layer_idx=0):
@@ -178,7 +178,7 @@ class MemlmForCausalLM(
                 f"folder without {', '.join(missing)}. Export the model again"
             )
         device = model.device
-        # The loaded parameters are copies: the Keras model has its own.
+        # Copies the loaded parameters to the Keras model's own variables.
         for variable, value in zip(model.lm.weights, model.weights.values()):
             variable.assign(value)
         model._share_weights()
@@ -333,8 +333,8 @@ class MemlmTokenizer(transformers.PreTrainedTokenizer):
         return self.vocabulary.detokenize(tokens)
 
     def _decode(self, token_ids, *args, **kwargs):
-        """Decodes ids; adds a space before the first word, unless the ids begin
-        with the token at the beginning of a text."""
+        """Decodes ids; adds a space before the first word, unless the first id
+        is `bos_token_id`."""
         text = super()._decode(token_ids, *args, **kwargs)
         ids = [token_ids] if isinstance(token_ids, int) else token_ids
         ids = [int(id) for id in ids if id != self.pad_token_id]

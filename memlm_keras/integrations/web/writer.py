@@ -168,7 +168,7 @@ def vocabulary_facts(vocabulary):
     if tokenizer.numbers is not None:
         facts["number_pattern"] = tables.NUMBER_PATTERN
     if tokenizer.lowercase:
-        # Each uppercase letter is followed by its lowercase letter.
+        # A string in which each uppercase letter precedes its lowercase letter.
         facts["lower_case"] = "".join(
             map(chr, itertools.chain(*tables.lower_case().items()))
         )
