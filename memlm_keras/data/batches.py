@@ -347,12 +347,12 @@ class SentenceBatches(TokenBatches):
     end-of-sentence token; the targets are its words and the end-of-sentence
     token. Each sentence is in exactly one batch per epoch.
 
-    The sentences in a batch have equal lengths, as in Tran et al. (2016,
-    Section 4), or any lengths, as in Salton et al. (2017, Section 4), who also
-    cut long sentences: `longest=35, equal_lengths=False`. The last batch of
-    each length is filled with empty rows, and the number of time steps is
-    rounded up to a multiple of `length_multiple`, so that few shapes are
-    compiled. Padding follows the sentence, has weight 0 and changes no result.
+    The sentences in a batch have equal lengths (Tran et al., 2016, Section 4),
+    or any lengths up to a maximum (Salton et al., 2017, Section 4):
+    `longest=35, equal_lengths=False`. The last batch of each length is filled
+    with empty rows, and the number of time steps is rounded up to a multiple of
+    `length_multiple`, so that few shapes are compiled. Padding follows the
+    sentence, has weight 0 and changes no result.
 
     Train with `memlm_keras.training.SentenceCrossEntropy`. For evaluation,
     `Batches` with `sentence_starts` as `document_starts` give the same result

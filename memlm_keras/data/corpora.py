@@ -134,10 +134,10 @@ def load(
     and memory-mapped.
 
     A line of WikiText-2 is a paragraph. With `sentences=True`, each heading and
-    each sentence ends with an end-of-sentence token, as in Salton et al.
-    (2017). In the splits, syntok 1.4.4 finds 82,309, 8,599 and 9,996 sentences
-    with 2,134,219, 222,485 and 251,207 tokens. The vocabulary stays the same,
-    but perplexities by line and by sentence are not comparable.
+    each sentence ends with an end-of-sentence token (Salton et al., 2017). In
+    the three splits, syntok 1.4.4 finds 82,309, 8,599 and 9,996 sentences with
+    2,134,219, 222,485 and 251,207 tokens. The vocabulary stays the same, but
+    perplexities by line and by sentence are not comparable.
 
     Args:
         data_dir: Folder with the files, or with a subfolder that has the name
@@ -158,9 +158,9 @@ def load(
         `Corpus`; its name ends with `-sentences` if `sentences` is true.
 
     Raises:
-        ValueError: The name is unknown, a file differs from the published one,
-            is not UTF-8 or is empty, or `vocabulary_size` is given for
-            `"embedded"` or together with `vocabulary`.
+        ValueError: The name is unknown; a file is empty, not UTF-8 or not the
+            published one; or `vocabulary_size` is given for `"embedded"` or
+            together with `vocabulary`.
         FileNotFoundError: A file is not in `data_dir`.
         ImportError: `sentences=True`, and `syntok` is not installed.
         OSError: The download failed, or the cache cannot be written.

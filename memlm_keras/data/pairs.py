@@ -97,7 +97,7 @@ class PairCorpus:
         return digest.hexdigest()[:16]
 
     def batches(self, split, batch_size=50, shuffle=False, seed=0, **kwargs):
-        """Makes `PairBatches`, which document the arguments, from a split:
+        """Makes `PairBatches` (see there for the arguments) from a split:
         `"train"`, `"validation"`, `"test"` or a `PairSplit`."""
         # Only batches need Keras, whose import takes seconds.
         from memlm_keras.data.pair_batches import PairBatches

@@ -1,6 +1,6 @@
 """Synthetic recall tasks, which need a memory and can be solved without error.
 
-A task draws token ids, steps of queries, and their answers."""
+A task draws token ids, the steps of queries, and answers to queries."""
 
 import dataclasses
 import itertools

@@ -237,8 +237,8 @@ def prepare_novels(
     line, whose tokens are separated by spaces. `load_documents(output)` splits
     the novels into training, validation and test; `load_text` reads one folder
     for each split. Project Gutenberg's headers and footers are removed, and so
-    are sentences without a letter or digit. `tokenize="syntok"` also removes
-    underscores, which mark italics, separates dashes and straightens quotes.
+    are sentences without a letter or digit. `tokenize="syntok"` also separates
+    dashes, straightens quotes and removes underscores, which mark italics.
 
     The rules of the challenge exclude the sources of its questions: *The Sign
     of the Four*, *The Hound of the Baskervilles*, *The Adventures* and *The

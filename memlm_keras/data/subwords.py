@@ -158,7 +158,7 @@ class SubwordVocabulary(Vocabulary):
         replacements: Only for a SentencePiece model: `None`, a dict from
             characters to replacement texts, or `"typographic"`, which replaces
             typographic quotes, apostrophes and dashes by keyboard characters,
-            and drops soft hyphens, unless a piece has them.
+            and drops soft hyphens, but keeps characters of pieces.
 
     Raises:
         ValueError: A token is empty or repeated, a special token is not in

@@ -260,7 +260,7 @@ def _chosen_documents(sources, chosen, numbered):
 
 
 def _progress(name, files):
-    """Returns a callback for bytes read; shows a bar for large files."""
+    """Returns a callback that counts bytes read, with a bar for large files."""
     size = sum(file.stat().st_size for file in files)
     if size < _LEAST_PROGRESS:
         return lambda count: None

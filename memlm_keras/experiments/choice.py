@@ -1,4 +1,4 @@
-"""Finds presets by name, or chooses one and its settings for a text.
+"""Finds presets by name, or chooses a preset and its settings for a text.
 
 docs/results/defaults.md says which numbers in this file were measured.
 """
@@ -19,7 +19,7 @@ from memlm_keras.experiments import options
 from memlm_keras.experiments.datasets import Dataset
 from memlm_keras.experiments.datasets import unit_of
 
-# The n-gram models of Tran et al. (2016, Table 2); other orders are accepted.
+# N-gram models of Table 2 (Tran et al., 2016); other orders are accepted.
 NGRAM_MODELS = {
     "kneser_ney_5": "Kneser-Ney smoothing; the order is from 1 to 9",
     "kneser_ney_5_cache": "the same with a cache of recent words",
@@ -45,7 +45,7 @@ _PROJECTED, _PROJECTS = {"units": 248, "embedding_dim": 200}, (300_000, 10**6)
 _LONG = 500_000
 # Maximum number of epochs of other presets.
 _MOST_EPOCHS = 40
-# `memlm/` presets whose sizes replace a paper's; limits as in `_ROWS`.
+# `memlm/` presets whose sizes a paper's preset gets; limits as in `_ROWS`.
 _FITTED_TO = {"small": 200_000, "medium": 2_000_000, "large": _ANY}
 _SIZES = {"scale", "units", "embedding_dim"}
 _SCHEDULES = ("halve_after", "linear_decay", "halve")

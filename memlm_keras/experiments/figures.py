@@ -15,7 +15,7 @@ MEAN_ATTENTION, CURVE = "mean_attention.csv", "curve.png"
 _PASSAGE = 24
 _COLUMNS = 100
 _LONGEST = 20  # Maximum words of an automatically chosen sentence.
-_NEAREST = 7  # Tran et al.: "more than six positions to the left".
+_NEAREST = 7  # Least distance: "more than six positions to the left".
 _DEPENDENCIES_DRAWN = 24
 # Cells with fewer pairs than this stay white: their means are mostly noise.
 _FEWEST_PAIRS = 10
@@ -320,8 +320,8 @@ def _parses(experiment, pictures):
         return paths[0].stem, [each for path in paths for each in read(path)]
 
 
-# Analyses of Tran et al. (2016, Section 5): functions, and names of the PNG and
-# CSV files that they write.
+# Maps analyses (Tran et al., 2016, Section 5) to functions, and names of the
+# PNG and CSV files that the functions write.
 ANALYSES = {
     "columns": (_draw_columns, "attention_columns"),
     "predictions": (_draw_predictions, "sentence_predictions"),

@@ -21,12 +21,12 @@ BITS = ("bits_per_word", "bits_per_character")
 NUMBERS = ("perplexity", "accuracy", "token_accuracy", "sequence_accuracy")
 # Batch size of autoencoders.
 _ROWS = 50
-# For dynamic evaluation: steps before each update, and segments of validation
-# text, as in Krause et al. (2018) and their code; a preset may set others.
+# For dynamic evaluation (Krause et al., 2018, and their code): steps before
+# each update, and segments of validation text; a preset may set others.
 _DYNAMIC = {"steps": 5, "segments": 6000}
 # Arguments of a neural cache.
 _CACHE = ("size", "theta", "weight")
-# Batch size for the statistics of gradients, as in Krause et al. (2018).
+# Batch size for the statistics of gradients (Krause et al., 2018).
 _DYNAMIC_ROWS = 100
 
 

@@ -1,4 +1,4 @@
-"""Experiments with the n-gram models of Tran et al. (2016, Table 2)."""
+"""Experiments with n-gram models, as in Table 2 (Tran et al., 2016)."""
 
 import time
 

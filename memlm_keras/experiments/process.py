@@ -108,8 +108,8 @@ def _set_matmul_precision(name):
 
 
 def import_keras(name=None, precision=None):
-    """Imports Keras and this package, without TensorFlow if it is not the
-    backend, and without its log messages if it is."""
+    """Imports Keras and this package; imports TensorFlow only if it is the
+    backend, and then hides TensorFlow's log messages."""
     choose_backend(name, precision)
     if "memlm_keras.models" not in sys.modules:
         _import_all()
@@ -150,7 +150,7 @@ def _only_needed_imports():
     Outside the context, imports of the modules work."""
     hidden = {name: None for name in _UNUSED[backend()]}
     if backend() == "torch":
-        # Keras uses this module only to exclude functions that draw random
+        # Keras uses `torch._dynamo` only to exclude functions that draw random
         # numbers from compilation.
         hidden["torch._dynamo"] = types.SimpleNamespace(disable=_disable)
     hidden = {k: v for k, v in hidden.items() if k not in sys.modules}

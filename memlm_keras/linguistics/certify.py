@@ -23,7 +23,7 @@ PASSED, FAILED, NOT_APPLICABLE = "passed", "failed", "not applicable"
 _LEAST, _SEGMENT, _ROWS = 32, 16, 3
 # Maximum steps that a memory reads at once, and extra tokens in a text.
 _CHUNK, _MORE = 64, 8
-# Tokens for each update of dynamic evaluation, as in Krause et al. (2018).
+# Tokens for each update of dynamic evaluation (Krause et al., 2018).
 _UPDATE = 5
 # Positions after which tokens change, and at which every word is scored.
 _CUTS = (1, 2, 10, 21, 31)

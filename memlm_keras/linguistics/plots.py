@@ -53,8 +53,8 @@ def draw_accuracies(measured, path, published):
 
 
 def draw_recency(results, path, title):
-    """Draws the perplexity of each bin, with one line per run; and for several
-    runs, the ratios to the first."""
+    """Draws the perplexity of each bin, with one line per run; for several
+    runs, also the ratios to the first run."""
     first, *others = results.values()
     panels = 2 if others else 1
     figure, grid = pictures.subplots(

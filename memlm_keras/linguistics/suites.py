@@ -21,7 +21,7 @@ from memlm_keras.linguistics.minimal_pairs import mean_accuracy
 from memlm_keras.linguistics.minimal_pairs import token_scores
 from memlm_keras.models.surprisal import UNITS
 
-# Circuits in Hu et al. (2020), by the first part of a suite's name.
+# Maps the first part of a suite's name to its circuit (Hu et al., 2020).
 CIRCUITS = {
     "number": "Agreement",
     "npi": "Licensing",
@@ -214,8 +214,8 @@ def read_suites(path):
     Args:
         path: path of a `.json` file, of a folder of such files, or of a `.zip`
             archive. The circuit of a suite is its `meta.circuit`, or the
-            circuit that Hu et al. (2020) give its name, or `"other"`. Suites
-            with the same name are renamed with their files' names.
+            circuit for its name (Hu et al., 2020), or `"other"`. Suites with
+            the same name are renamed with their files' names.
 
     Returns:
         List of `Suite`.
