@@ -105,7 +105,7 @@ def cbt_questions(word_type, split, data_dir=None, cache_dir=None):
     """Loads questions of the Children's Book Test.
 
     Each type has 2,000 questions for validation, 2,500 for testing and more
-    than 100,000 for training; `read_cloze_questions` yields them one by one.
+    than 100,000 for training; `read_cloze_questions` yields single questions.
 
     Args:
         word_type: Type of the missing word: `"NE"` for named entities, `"CN"`

@@ -28,8 +28,8 @@ class _PublicCorpus:
     urls: tuple
     archive_checksum: str
     folder_in_archive: str
-    files: tuple = ()  # name, size in bytes and checksum of each split
-    reading: dict = dataclasses.field(default_factory=dict)  # of `TextSource`
+    files: tuple = ()  # Name, size, checksum (or `None`) of each split.
+    reading: dict = dataclasses.field(default_factory=dict)  # For `TextSource`.
 
 
 _PUBLIC = {

@@ -80,7 +80,7 @@ class Corpus:
     def with_first_lines(self, lines):
         """Returns a `Corpus` with only the first lines of the training text.
 
-        Words that are not in these lines become unknown in all texts. Raises
+        Words outside the first lines become unknown in all texts. Raises
         `ValueError` if the text has fewer lines.
         """
         from memlm_keras.data.batches import sentence_starts

@@ -238,7 +238,7 @@ def entropy(grammar=GRAMMAR):
 
     @functools.cache
     def expect(count, left):
-        # The values depend on the number of people, not on their words.
+        # The expected values depend only on the number of people.
         people = tuple(
             {fact: words.split()[i] for fact, words in grammar.facts.items()}
             for i in range(count)

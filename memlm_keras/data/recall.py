@@ -215,8 +215,8 @@ class MQARMix:
 class Copy:
     """Recall of the token exactly `distance` steps before the current one.
 
-    Tokens are independent and uniform, so a model that has not stored that
-    token can only guess.
+    Tokens are independent and uniform, so a model that has not stored a token
+    can only guess.
 
     Args:
         distance: Integer of at least 1.

@@ -262,8 +262,8 @@ def prepare_novels(
         OSError: `output` cannot be written.
 
     Warns:
-        UserWarning: A file without a start or end marker is read from its first
-            or to its last line.
+        UserWarning: A file without a start marker is read from the first line;
+            without an end marker, to the last line.
 
     Example:
 

@@ -16,7 +16,7 @@ from memlm_keras.data.vocabulary import Vocabulary
 from memlm_keras.data.vocabulary import checked_tokens
 from memlm_keras.data.vocabulary import tokens_of
 
-# This character stands for the white space before a word.
+# U+2581 stands for the white space before a word.
 WORD_START = "\u2581"
 # Typographic characters, and the keyboard characters that replace them.
 _TYPOGRAPHIC = {
@@ -38,7 +38,7 @@ class SentencePieceTokenizer:
 
     def __init__(self, model, replacements=None):
         self.model = model
-        # Some models drop or encode other white space: make it spaces.
+        # All white space becomes spaces, as models drop or encode the rest.
         spaces = dict.fromkeys(WHITE_SPACE, " ")
         self.replacements = spaces | (replacements or {})
         self._table = str.maketrans(self.replacements)
@@ -158,7 +158,7 @@ class SubwordVocabulary(Vocabulary):
         replacements: Only for a SentencePiece model: `None`, a dict from
             characters to replacement texts, or `"typographic"`, which replaces
             typographic quotes, apostrophes and dashes by keyboard characters,
-            and drops soft hyphens, but keeps characters of pieces.
+            and drops soft hyphens, but keeps a character that a piece has.
 
     Raises:
         ValueError: A token is empty or repeated, a special token is not in
@@ -228,7 +228,7 @@ class SubwordVocabulary(Vocabulary):
 
     @classmethod
     def build(cls, *arguments, **keywords):
-        """Raises `ValueError`: train such a vocabulary with SentencePiece."""
+        """Raises `ValueError`: subword vocabularies are trained elsewhere."""
         raise ValueError(
             "A `SubwordVocabulary` is not built from a text: train a "
             "SentencePiece model, and use `from_sentencepiece`."

@@ -82,11 +82,11 @@ def decode(data, name):
             )
             # If valid UTF-8 precedes the error, the file is damaged UTF-8.
             if marked or not data[:place].isascii():
-                raise ValueError(f"{reason}. Save it as UTF-8") from None
+                raise ValueError(f"{reason}. Save the file as UTF-8") from None
             try:
                 text = data.decode("cp1252")
             except UnicodeDecodeError:
-                raise ValueError(f"{reason}. Save it as UTF-8") from None
+                raise ValueError(f"{reason}. Save the file as UTF-8") from None
             warnings.warn(
                 f"{name} is read as Windows-1252: {reason}. If letters are "
                 "wrong, save it as UTF-8.",
@@ -96,8 +96,8 @@ def decode(data, name):
         if (zero := text.find("\0")) >= 0:
             line = text.count("\n", 0, zero) + 1
             raise ValueError(
-                f"line {line} has a zero byte, which no text has. Save it as "
-                "UTF-8"
+                f"line {line} has a zero byte, which no text has. Save the "
+                "file as UTF-8"
             )
     return text
 

@@ -24,7 +24,7 @@ WHITE_SPACE = (
     "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004"
     "\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 )
-# This pattern is valid for both Python's `re` and TensorFlow's RE2.
+# A pattern of numbers that both Python's `re` and TensorFlow's RE2 accept.
 NUMBER_PATTERN = r"[+\-]?[0-9]+([.,:/\-][0-9]+)*"
 
 _NUMBER = re.compile(NUMBER_PATTERN)
@@ -159,7 +159,7 @@ class Vocabulary:
 
     Raises:
         ValueError: A token is empty, not a string, or repeated, the special
-            tokens are equal, or the tokenizer changes them.
+            tokens are equal, or the tokenizer changes a special token.
 
     Example:
 
@@ -381,8 +381,8 @@ class Vocabulary:
         return len(token) + self._has_spaces
 
     def begins_word(self, token):
-        """Returns whether a token begins a word. All tokens do in vocabularies
-        of words; subword pieces do if they begin with U+2581 or end a sentence.
+        """Returns whether a token begins a word: any token that is a word, and
+        a subword piece if the piece begins with U+2581 or ends a sentence.
 
         Example:
 

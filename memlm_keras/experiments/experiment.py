@@ -38,8 +38,8 @@ class Experiment:
     Args:
         preset: string, one of `memlm_keras.presets.names()`, without the paper
             if the row's name is unique; `"kneser_ney_5"` or
-            `"kneser_ney_5_cache"`, the n-gram models of Tran et al. (2016); or
-            the name or folder of a trained model, to train it further.
+            `"kneser_ney_5_cache"`, n-gram models (Tran et al., 2016); or the
+            name or folder of a trained model, to train it further.
         dataset: string, as for the flag `--dataset` of `memlm train`.
         seed: integer, seed of weights, dropout and shuffling.
         corpus: the corpus of `dataset`, if it was loaded before.
@@ -58,8 +58,8 @@ class Experiment:
         run_folder: `RunFolder`, or `None` before a run.
 
     Raises:
-        UsageError: (a `ValueError`) for an unknown name, an invalid override
-            or a path without a text; nothing is written.
+        UsageError: a `ValueError` for an unknown name, an invalid override or a
+            path without a text; nothing is written.
 
     Example:
 
@@ -403,7 +403,7 @@ class Experiment:
                     checkpoint_frequency,
                     verbose,
                 )
-                # The initial weights are restored if no epoch improved them.
+                # Restores the initial weights if no epoch improved the model.
                 improved = self._keep_better(model, validation)
                 run_folder.save(model)
                 results = {

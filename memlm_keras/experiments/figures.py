@@ -15,7 +15,7 @@ MEAN_ATTENTION, CURVE = "mean_attention.csv", "curve.png"
 _PASSAGE = 24
 _COLUMNS = 100
 _LONGEST = 20  # Maximum words of an automatically chosen sentence.
-_NEAREST = 7  # Least distance: "more than six positions to the left".
+_NEAREST = 7  # Least distance ("more than six positions to the left").
 _DEPENDENCIES_DRAWN = 24
 # Cells with fewer pairs than this stay white: their means are mostly noise.
 _FEWEST_PAIRS = 10
@@ -132,7 +132,7 @@ def drawn_words(corpus, sentence=None):
 
 def draw_lines(panels, path, x_label, y_label):
     """Draws panels `{title: {label: {x: summary}}}` side by side as PNG."""
-    # This module imports Keras, which a finished run does not need.
+    # `pictures` imports Keras, which a finished run does not need.
     from memlm_keras.analysis import pictures
 
     figure, grid = pictures.subplots(

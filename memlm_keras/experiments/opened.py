@@ -132,7 +132,7 @@ class Opened:
         if self.folder is None:
             raise options.UsageError(
                 "--cache needs a run folder, which has the cache that `memlm "
-                f"train` chose. Received: {self.path}, a model without one"
+                f"train` chose. Received: the model {self.path}"
             )
         path = self.folder.path
         found = (self.folder.results() or {}).get("cache")

@@ -21,7 +21,7 @@ PASSED, FAILED, NOT_APPLICABLE = "passed", "failed", "not applicable"
 # Minimum tokens in a text, tokens in a segment, and rows. A function is
 # compiled for each size, so there are few sizes.
 _LEAST, _SEGMENT, _ROWS = 32, 16, 3
-# Maximum steps that a memory reads at once, and extra tokens in a text.
+# Maximum steps that a memory reads at once, and tokens after the window.
 _CHUNK, _MORE = 64, 8
 # Tokens for each update of dynamic evaluation (Krause et al., 2018).
 _UPDATE = 5
@@ -386,7 +386,7 @@ class _Reader:
             parts.append(text)
         self.description = ", ".join(parts)
         self.missing = dict(self.missing)
-        # Perplexities are computed with `score_batches`.
+        # The check of documents computes perplexities with `score_batches`.
         if not hasattr(model, "score_batches"):
             self.missing.setdefault("documents", "the model scores no batches")
 
@@ -438,8 +438,8 @@ class _Reader:
         return np.asarray(scores[weights > 0], "float64")
 
     def unseen(self, place):
-        """Returns log-probabilities of all words at a position, with different
-        tokens from there on."""
+        """Returns log-probabilities of all words at a position of a text whose
+        tokens from that position on are replaced."""
         changed = self.change(self.text, place, len(self.text))
         return self.distributions(changed)[place]
 

@@ -266,8 +266,8 @@ def minimal_pairs(
             for the model's own.
         method: `"simple"`; or, for pairs with BLiMP's fields, `"one_prefix"`,
             which compares two words after the same prefix, or `"two_prefix"`,
-            which compares a word after two prefixes. Pairs without these
-            fields are left out.
+            which compares a word after two prefixes. Pairs without the fields
+            of `method` are left out.
         eos: bool, whether the end of the sentence is scored too.
         mean: bool, whether scores are divided by the number of tokens.
         batch_size: integer, rows that a neural model reads at once; another
@@ -478,8 +478,8 @@ def read_minimal_pairs(path):
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if no file has one of these suffixes, a file is damaged or
-            lacks a column, or a pair lacks a sentence.
+        ValueError: if no file has a suffix from the list above, a file is
+            damaged or lacks a column, or a pair lacks a sentence.
 
     Example:
 

@@ -329,7 +329,7 @@ def read_stimuli(path):
     """
     texts = tables.read_texts(path, tables.SUFFIXES)
     if len(texts) > 1:
-        raise ValueError(f"{path} must be one table. Received: {len(texts)}")
+        raise ValueError(f"{path} must be one table, not {len(texts)} tables")
     ((path, text),) = texts
     with tables.naming(path):
         rows = tables.read_rows(text.split("\n"), path.suffix.lower())

@@ -109,7 +109,7 @@ class Formula:
             # Python's advice after the first sentence does not fit formulas.
             what = f"is wrong: {error.msg.split('.')[0]}"
             self._fail(what, self._places[start])
-        # A tree has no brackets, so they become lists of one element.
+        # Brackets become lists of one element, as Python's tree drops brackets.
         python = python.replace("(", "[").replace(")", "]")
         self._tree = ast.parse(python, mode="eval").body
         self._require(self._tree, truth=True)

@@ -33,7 +33,7 @@ def write(model, vocabulary, options, path):
         value.type.tensor_type.shape.dim[axis].dim_param = "rows"
     for name, value in contract.facts().items():
         if not isinstance(value, str):
-            # No escapes: C++ programs may search the text, not parse JSON.
+            # Not escaped, as C++ programs may search text and not parse JSON.
             value = json.dumps(value, ensure_ascii=False)
         written.metadata_props.add(key=name, value=value)
     with open(path, "wb") as file:

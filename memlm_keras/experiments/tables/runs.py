@@ -41,7 +41,7 @@ class Run:
 
 
 def run_all(runs, after=None, jobs=1, minutes=math.inf):
-    """Trains all runs without results, and calls `after` after each of them.
+    """Trains all runs without results, and calls `after` after each run.
 
     A failure does not stop the other runs. Returns the number of failures."""
     begin = time.monotonic()
@@ -164,7 +164,7 @@ def train_in_process(folder, recipe, running, stop):
         return f"failed: {error}"
     if process.returncode == 0:
         return None
-    # The exit status of a run that diverged is 1, but it has results.
+    # A run that diverged has the exit status 1, but also results.
     results = RunFolder(folder).results() or {}
     if process.returncode == 1 and not results.get("finite", True):
         return None

@@ -195,7 +195,7 @@ class TableRuns:
             )
 
     def _chosen(self, names):
-        """Returns the rows with these names, in the table's order."""
+        """Returns the rows with the given names, in the table's order."""
         rows = list(self.table.rows)
         if self.overrides.get("match_parameters"):
             rows = [row for row in rows if row.same_but_for_units is None]
