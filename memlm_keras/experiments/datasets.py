@@ -202,7 +202,7 @@ def has_documents(corpus, required=False):
     has = corpus.train.document_starts is not None
     if required and not has:
         raise options.UsageError(
-            "documents=True needs a corpus with documents; "
+            "--documents needs a corpus with documents; "
             f"{corpus.name} has none. Give --document_start, or a folder of "
             "documents."
         )
