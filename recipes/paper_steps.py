@@ -2,8 +2,8 @@
 
     python recipes/paper_steps.py daniluk2017
 
-If a command names a study in `docs/results/logs`, it repeats the runs there.
-The study `paper` also contains the runs of `recipes/published.py`.
+A command that names a study in `docs/results/logs` repeats the runs there. The
+study `paper` also contains the runs of `recipes/published.py`.
 """
 
 import dataclasses

@@ -9,7 +9,7 @@ from absl import flags
 from memlm_keras.experiments import options
 from memlm_keras.experiments import process
 
-# The exit status is 2 for these errors of the user, and 1 for other errors.
+# The exit status is 2 for wrong arguments and missing files, and else 1.
 _USAGE = (flags.Error, options.UsageError, FileNotFoundError)
 
 

@@ -62,8 +62,8 @@ _COLUMNS = (
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class PreviousInputCell(keras.layers.Layer):
-    """Recurrent cell that returns the current and the previous input. With it,
-    a memory can find a value by the key before the value."""
+    """Recurrent cell that returns the current and the previous input. A memory
+    above this cell can find a value by the key before the value."""
 
     def __init__(self, units, **kwargs):
         super().__init__(**kwargs)

@@ -25,7 +25,7 @@ SEEN = "seen"
 
 # Significance level of a single interval and of all verdicts together.
 _LEVEL = 0.05
-# Smaller differences count as zero. In nats per token, or share of pairs.
+# Smaller differences, in nats per token or share of pairs, count as zero.
 _SMALLEST = 0.005
 
 # === Statistics ===
@@ -209,7 +209,8 @@ def _rows(losses):
     for claim in paper_claims.CLAIMS:
         names = claim.settings if claim.models else ()
         both = {n: [losses[n, label] for label in labels(claim)] for n in names}
-        # Show all settings with a run, or the first if none has a run.
+        # Show all settings that have a run. If no setting has one, show the
+        # first.
         shown = [name for name in names if any(both[name])] or names[:1]
         tests += [(claim, name, both[name]) for name in shown]
     between = [

@@ -37,8 +37,8 @@ def test_tables_are_those_of_the_registry(page):
 
 def test_a_table_that_drifted_is_made_anew():
     page = (
-        "Before\n<!-- rows daniluk2017/rnn 77,003 -->\n| of old |\n"
-        "<!-- end of rows -->\nBehind\n"
+        "Before\n<!--rows daniluk2017/rnn 77,003-->\n| of old |\n"
+        "<!--end of rows-->\nBehind\n"
     )
     made = make_tables()(page)
     assert "of old" not in made

@@ -1,6 +1,6 @@
 """Each module has a function `make(case, variant, precision)`.
 
-It returns an object with these methods:
+`make` returns an object with these methods:
 
 * `losses(steps)`: returns the mean loss of the first steps, with the initial
   weights of the case.

@@ -2,8 +2,8 @@
 
     python docs/papers/rows.py
 
-A table is between the lines `<!-- rows PATTERN V -->` and
-`<!-- end of rows -->`. The first line has a pattern of preset names and the
+A table is between the lines `<!--rows PATTERN V-->` and
+`<!--end of rows-->`. The first line has a pattern of preset names and the
 vocabulary size for the parameter counts. With `without embeddings` after V, the
 counts do not include embeddings.
 """
@@ -17,8 +17,8 @@ from memlm_keras import presets
 
 FOLDER = pathlib.Path(__file__).parent
 _TABLE = re.compile(
-    r"(<!-- rows (\S+) ([\d,]+)( without embeddings)? -->\n).*?"
-    r"(<!-- end of rows -->)",
+    r"(<!--rows (\S+) ([\d,]+)( without embeddings)?-->\n).*?"
+    r"(<!--end of rows-->)",
     re.DOTALL,
 )
 _NUMBERS = {
