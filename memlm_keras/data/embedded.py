@@ -36,7 +36,7 @@ FACTS = {
     ),
 }
 INTRODUCTION = "{first} {last} was born in {city} in {year} <eos>".split()
-# A reminder's first fact identifies a person who was introduced before. Each
+# A reminder repeats facts; its first fact identifies a known person. Each
 # reminder begins with a different word.
 REMINDERS = {
     sentence.split()[0]: sentence.split()
@@ -58,7 +58,7 @@ class Grammar:
     # its tokens' probabilities. All documents have the same number of
     # sentences, so no token ends them.
 
-    facts: dict  # from name to words, in one string
+    facts: dict  # Maps names to words, in one string.
     min_people: int = 2
     max_people: int = 4
     length: int = 12

@@ -237,7 +237,7 @@ def unit_of(vocabulary):
 def can_be_counted(corpus):
     """Returns whether n-gram models accept the vocabulary of a corpus, in which
     the end of a sentence must have the id 0."""
-    # `memlm_keras.ngrams` also defines this id, but imports Keras.
+    # `memlm_keras.ngrams` also has this end-of-sentence id, but imports Keras.
     return corpus.vocabulary.end_of_sentence_id == 0
 
 

@@ -26,7 +26,7 @@ LARGE_LOGITS = 2**30
 _MEMORY_WINDOW = 5
 # Number of words in the suggested prompt.
 _PROMPT = 3
-# Further training and `--halve` use this preset's optimizer and schedule.
+# Further training and `--halve` use the optimizer and schedule of `_OWN`.
 _OWN = "memlm/small"
 # Learning rate, epochs and patience of further training.
 _FURTHER_RATE, _FURTHER_EPOCHS, _FURTHER_PATIENCE = 0.001, 10, 1
@@ -347,7 +347,7 @@ def _preset_of_trained(name, folder, overrides):
     preset["schedule"]["epochs"] = _FURTHER_EPOCHS
     preset["schedule"]["patience"] = _FURTHER_PATIENCE
     if model.get("mixture") is not None:
-        # The model has a mixture already.
+        # A model with a mixture gets no neural cache.
         del preset["cache"]
     return {
         **preset,

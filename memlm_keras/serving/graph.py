@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from memlm_keras.models.ensemble import models_of
 
-# Largest number of logits in a segment: two float32 copies of 128 MiB.
+# Largest number of logits in a segment; two float32 copies take 256 MiB.
 LOGITS = 2**25
 # Largest number of steps in a segment.
 STEPS = 128
@@ -501,7 +501,7 @@ def recurrent_layers(model):
 
 @contextlib.contextmanager
 def set_on_layers(layers, attributes):
-    """Sets the attributes `attributes(layer)` of each layer in a context."""
+    """Context in which each layer has the attributes `attributes(layer)`."""
     with contextlib.ExitStack() as stack:
         for layer in layers:
             for name, value in attributes(layer).items():

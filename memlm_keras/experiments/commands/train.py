@@ -13,7 +13,7 @@ from memlm_keras.experiments.experiment import run_name
 from memlm_keras.experiments.tables.report import outcome
 
 _ENGLISH = "memlm/english"
-# With these training options, a paper's preset is still fitted to the text.
+# Training options with which a paper's preset is still fitted to a text.
 _FITTED_TOO = ("halve", "optimizer", "distribution")
 
 

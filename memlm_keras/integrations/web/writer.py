@@ -174,7 +174,7 @@ def vocabulary_facts(vocabulary):
         )
     if tokenizer.split == "unicode_script":
         classes = tables.script_classes()
-        # The first code point of each range of the same script, and the script.
+        # For each range of one script: the first code point, and the script.
         starts = np.flatnonzero(np.diff(classes, prepend=classes[0] + 1))
         facts["scripts"] = [starts.tolist(), classes[starts].tolist()]
     return facts
