@@ -7,8 +7,8 @@ Attention Spans in Neural Language Modeling (2017, Section 2.3).
 Trains the row key_value_predict of Figure 2 (c), measures it, and exports it
 for TensorFlow Serving. The paper's Wikipedia articles (goo.gl/s8cyYa) were not
 available, so the default text is Penn Treebank. `memlm train
-daniluk2017/key_value_predict` gives the same weights; `memlm table daniluk2017`
-lists the paper's tables.
+daniluk2017/key_value_predict` gives the same weights as this program; `memlm
+table daniluk2017` lists the paper's tables.
 """
 
 import keras

@@ -6,7 +6,8 @@ Variational Smoothing in Recurrent Neural Network Language Models (2019).
 
 Trains the row "VS Kneser-Ney" of Table 2 with 512 units, measures it, and
 exports it for TensorFlow Serving. `memlm train kong2019/vs_kneser_ney_512`
-gives the same weights; `memlm table kong2019` lists the paper's tables.
+gives the same weights as this program; `memlm table kong2019` lists the paper's
+tables.
 """
 
 import keras

@@ -45,7 +45,7 @@ flags.DEFINE_enum(
 flags.DEFINE_string("run_dir", "runs", "Folder of the run folders.")
 flags.DEFINE_string("logs", str(LOGS), "Folder of the logs.")
 flags.DEFINE_multi_string("trial", [], "Override, such as units=8, for a test.")
-# If one of these flags is given, `--list` prints commands for this machine.
+# With one of these flags, `--list` prints commands that run on this machine.
 HERE = ("data_dir", "backend", "matmul_precision", "run_dir")
 
 

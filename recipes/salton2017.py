@@ -5,8 +5,8 @@ as in Salton et al., Attentive Language Models (2017, Section 3).
     python recipes/salton2017.py --dataset=embedded --scale=0.1 --epochs=8
 
 Trains the row "single" of Table 1, measures it, and exports it for TensorFlow
-Serving. `memlm train salton2017/ptb_single` gives the same weights; `memlm
-table salton2017` lists the paper's tables.
+Serving. `memlm train salton2017/ptb_single` gives the same weights as this
+program; `memlm table salton2017` lists the paper's tables.
 """
 
 import keras

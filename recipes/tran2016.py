@@ -5,8 +5,8 @@ Tran et al., Recurrent Memory Networks for Language Modeling (2016).
     python recipes/tran2016.py --dataset=embedded --scale=0.5
 
 Trains the row RM(+tM-g) of Table 2, measures it, and exports it for TensorFlow
-Serving. `memlm train tran2016/rm_tm_gated` gives the same weights; `memlm table
-tran2016` lists the paper's tables.
+Serving. `memlm train tran2016/rm_tm_gated` gives the same weights as this
+program; `memlm table tran2016` lists the paper's tables.
 """
 
 import keras

@@ -204,7 +204,7 @@ def write(path, losses, command):
 
 
 def _rows(losses):
-    """Returns the rows of all tables: (claim, name of setting, cells)."""
+    """Returns the rows (claim, name of setting, cells) of all tables."""
     tests = []
     for claim in paper_claims.CLAIMS:
         names = claim.settings if claim.models else ()

@@ -7,7 +7,8 @@ Weissenborn, Neural Associative Memory for Dual-Sequence Modeling (2016).
 
 Trains the row "Dual AM-GRU shared" of Table 1, measures it, and exports it for
 TensorFlow Serving. `memlm train weissenborn2016/dual_am_gru_shared` gives the
-same weights; `memlm table weissenborn2016` lists the paper's tables.
+same weights as this program; `memlm table weissenborn2016` lists the paper's
+tables.
 """
 
 import math

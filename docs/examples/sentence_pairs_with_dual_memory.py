@@ -3,7 +3,7 @@ Title: Sentence pairs with a dual associative memory
 Author: The memlm_keras authors
 Date created: 2026/11/23
 Last modified: 2026/11/23
-Description: Classify sentence pairs whose single words do not help.
+Description: Classify sentence pairs that no single word can classify.
 Accelerator: None
 """
 
