@@ -20,8 +20,8 @@ def environment(**variables):
 
 
 def end_with_parent(parent=None):
-    """Sends SIGTERM to this process when its parent has ended; by default, the
-    environment contains the parent's process id."""
+    """Sends SIGTERM to this process when its parent has ended; by default,
+    reads the parent's process id from the environment."""
     parent = parent or int(os.environ.pop(PARENT, 0))
 
     def watch():

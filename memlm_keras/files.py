@@ -148,14 +148,14 @@ def _remove_folders_of_killed_writers(parent):
 
 
 def _lock(file, required=False):
-    """Locks a file; returns its descriptor, or `None` if locked or gone."""
+    """Locks a file; returns a descriptor, or `None` if it is locked or gone."""
     try:
         lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
     except FileNotFoundError:
         return None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # The previous owner of the lock may have removed the file.
+        # The process that had the lock may have removed the file.
         if _is_at(lock, file):
             return lock
     except BlockingIOError:
@@ -277,7 +277,7 @@ def _is_disk_full(error):
 def read_json(path, what, remedy="Delete it to create it again.", types=None):
     """Reads a JSON file, and raises errors as `reading` does.
 
-    `types` is a dict from keys to types. If given, the file must contain an
+    `types` is a dict from keys to types. With `types`, the file must contain an
     object whose values, at any depth, have these types, and looking up a
     missing key in the returned dict raises an error as `reading` does.
     """

@@ -178,7 +178,7 @@ def value_and_gradients(function):
 
 # === Operations of traced steps on PyTorch ===
 
-# Pairs of `function` and `like`; an argument of the operation is the index.
+# Pairs of `function` and `like`, which an operation finds by an index.
 _functions = []
 
 

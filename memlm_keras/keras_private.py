@@ -1,6 +1,6 @@
 """Imports the private functions of Keras that this package uses.
 
-The functions of Keras 3.15 were tested; later versions may not have them.
+Keras 3.15 was tested; later versions may lack these functions.
 """
 
 # Other files import these names from here.

@@ -20,7 +20,7 @@ _LEAST_BLOCK = 32
 # scores, and small blocks need more operations.
 _SCORED_BLOCK = 16
 
-# Number of elements of a tensor that fits in a core's cache with others.
+# Number of elements of a tensor, several of which fit in a core's cache.
 _CACHED = 200_000
 
 
@@ -239,8 +239,8 @@ class ValidSteps:
         return _zero_unless(self.mask, take_steps(tensor, self._places))
 
     def positions(self, positions):
-        """Returns where steps were moved to, and a function that sets results
-        at masked steps to zero."""
+        """Returns the new places of `positions`, and a function that sets
+        results at masked steps to zero."""
         valid = take_steps(self.mask, positions)
         moved = take_steps(self._places, positions)
         return moved, functools.partial(_zero_unless, valid)
@@ -385,7 +385,7 @@ def _torch_scores(keys, queries, kernel, seen):
         for some_keys, some, d_some in in_parts(keys, queries, d_scores):
             d_slots = d_some.permute(2, 0, 1).contiguous()
             hidden = torch.empty_like(some)
-            # The gradient is w (sum d - sum d tanh^2), with separate sums.
+            # The gradient is w (sum d - sum d tanh^2): separate the two sums.
             d_seen = some.new_zeros(some_keys.shape[:2])
             squares = torch.zeros_like(some)
             squares_seen = torch.zeros_like(some_keys)

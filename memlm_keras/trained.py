@@ -90,11 +90,11 @@ def read_metadata(folder):
     with files.reading(path, what, _remedy({})):
         if metadata["format"] != FORMAT:
             raise ValueError(
-                f"it has the format {metadata['format']!r}, but memlm_keras "
+                f"the format is {metadata['format']!r}, but memlm_keras "
                 f"{__version__} reads format {FORMAT}"
             )
         if not {CONFIG, WEIGHTS} <= set(metadata["sha256"]):
-            raise ValueError(f"it lacks the SHA-256 of {CONFIG} or {WEIGHTS}")
+            raise ValueError(f"the SHA-256 of {CONFIG} or {WEIGHTS} is missing")
     return metadata
 
 

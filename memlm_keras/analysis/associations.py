@@ -33,8 +33,8 @@ class Associations(NamedTuple):
 def associations(model, source, target, written="written"):
     """Computes what a memory writes and reads in a pair of sequences.
 
-    With `model.conditioning == "source"`, the target's reads are `phi_t`, from
-    the source's memory; otherwise they are from the memory that continues.
+    With `model.conditioning == "source"`, the target reads `phi_t` from the
+    source's memory; otherwise it reads its own, a continued source memory.
 
     Args:
         model: `memlm_keras.EntailmentClassifier` or
@@ -43,7 +43,7 @@ def associations(model, source, target, written="written"):
         source: 1-D integer array, the premise or the encoder's input.
         target: 1-D integer array, the hypothesis or the decoder's input.
         written: `"written"` for the change of the memory at a step,
-            `s_t - s_{t-1}`, or `"state"` for the memory after it, `s_t`.
+            `s_t - s_{t-1}`, or `"state"` for the state after the step, `s_t`.
 
     Raises:
         ValueError: The model has no associative memory, `written` is unknown, a

@@ -7,7 +7,7 @@ import numpy as np
 
 from memlm_keras import files
 
-# matplotlib warns once per glyph and pass over the text.
+# matplotlib warns of a missing glyph in each of its passes over a text.
 _MISSING_GLYPH = re.compile(r"Glyph (\d+) .*missing from")
 
 

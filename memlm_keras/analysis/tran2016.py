@@ -104,7 +104,7 @@ def attention_columns(
     ):
         if weights is None:
             weights = np.zeros((samples, read_weights.shape[-1]), "float32")
-        # `positions` holds predicted words, `chosen` the words before these.
+        # `positions` are of predicted words, and `chosen` of the words before.
         before = read[positions] - 1
         place = np.minimum(np.searchsorted(chosen, before), samples - 1)
         hit = chosen[place] == before
@@ -172,8 +172,8 @@ class DependencyAttention:
         dependencies: Sorted tuple of strings. `"ALL"` comes first and counts
             all pairs of words in a sentence. With `"→obj"`, the predicted word
             is an `obj` of the attended word; with `"obj←"`, the attended word
-            is an `obj` of the predicted word. A longer path from the attended
-            to the predicted word lists all, such as `"subj← →kon →cj"`.
+            is an `obj` of the predicted word. Longer paths from the attended to
+            the predicted word list all relations, such as `"subj← →kon →cj"`.
         bins: Tuple of integer pairs `(nearest, farthest)`, distances in words
             from the attended to the predicted word.
         mass: float64 array `(dependencies, bins)`, sums of attention weights.
@@ -313,7 +313,7 @@ def plot_dependency_attention(
         attention: `DependencyAttention` from `dependency_attention`.
         dependencies: List of dependencies to draw, from top to bottom; `None`
             draws all.
-        minimum_pairs: Integer; cells with fewer pairs are white, too.
+        minimum_pairs: Integer; cells with fewer pairs than this are white, too.
 
     Raises:
         ValueError: A dependency is not in `attention`, or `minimum_pairs` is
@@ -388,7 +388,7 @@ class ParsedText:
         self.tokens = np.concatenate(
             [vocabulary.encode_sentence(each.words) for each in sentences]
         )
-        # A word may also have the id of the end-of-sentence token.
+        # A parsed word may have the id of the end-of-sentence token, too.
         self._is_word = np.ones(len(self.tokens), bool)
         self._is_word[ends] = False
         self._begins = np.repeat(self.starts, lengths + 1)
@@ -402,7 +402,7 @@ class ParsedText:
         ]
         self.names = [ALL, *sorted({path for _, _, path in found})]
         index = {name: at for at, name in enumerate(self.names)}
-        # Indexed by predicted place and distance; distance 0 is not used.
+        # The axes are the predicted place and the distance; 0 is not used.
         shape = len(self.tokens), min(farthest, lengths.max()) + 1
         self._labels = np.full(shape, -1, "int32")
         for place, distance, path in found:

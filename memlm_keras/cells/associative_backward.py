@@ -267,8 +267,8 @@ def _run_in_place(cell, projected, states, mask):
 
 
 def _halves(vectors, count=None):
-    """Views vectors `(..., H)`, or complex ones, as parts `(..., 2, H / 2)`;
-    or `count` vectors `(..., B, count H)` as `(..., count, B, 2, H / 2)`."""
+    """Views real or complex vectors as halves `(..., 2, H / 2)`, and `count`
+    joined vectors `(..., B, count H)` as `(..., count, B, 2, H / 2)`."""
     if vectors.is_complex():
         return torch.view_as_real(vectors).transpose(-1, -2)
     if count:
@@ -276,7 +276,7 @@ def _halves(vectors, count=None):
     return vectors.unflatten(-1, (2, -1))
 
 
-# Views of columns: all, the keys as parts, both gates, each gate, candidates.
+# Views of columns: all, keys as halves, both gates, each gate, candidates.
 _Parts = collections.namedtuple("_Parts", "all raw both update reset candidate")
 
 
@@ -337,8 +337,8 @@ class _Loop:
         written = memories.new_empty(time, batch, 1, self.numbers)
         outputs = columns.new_empty(time + 1, batch, h)
         outputs[0] = hidden
-        # The values read, and the first of them times the reset gate: gates
-        # read all but the last, and candidates all but the first.
+        # Values read, and last the first value times the reset gate: the gates
+        # use all but the last, and candidates all but the first.
         values = columns.new_empty(time, batch, (count + 1) * h)
         steps = _steps(
             **self._parts(columns)._asdict(),
@@ -387,7 +387,7 @@ class _Loop:
         to_hidden, to_values, to_candidate = (k.T.contiguous() for k in kept[1])
         _, _, _, update, reset, candidate = self._parts(columns)
         d = self._parts(torch.empty_like(columns))
-        # These first contain factors, which the loop multiplies by gradients.
+        # `d` first contains factors, which the loop multiplies by gradients.
         torch.mul(outputs[1:] - values[..., :h], 1 - update, out=d.update)
         torch.mul(values[..., -h:], 1 - reset, out=d.reset)
         torch.mul(update, 1 - candidate**2, out=d.candidate)

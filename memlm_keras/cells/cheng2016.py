@@ -63,8 +63,8 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         states: list of `h_{t-1}`, `(B, H)`; `h~_{t-1}`, `(B, H)`; the filled
             slots of the tape, `(B, L)`, ones and zeros; and the flat tape,
             `(B, 3 L H)`, whose slots contain `W_h h_i`, `h_i` and `c_i`, the
-            most recent last. With `fusion`, also `gamma~_{t-1}`, `(B, H)`, and
-            the filled slots and the flat tape of the source.
+            most recent last. `fusion` adds `gamma~_{t-1}`, `(B, H)`, and the
+            filled slots and the flat tape of the source.
 
     Returns:
         A tuple of `h_t`, `(B, H)`, and the list of new states.
@@ -150,8 +150,8 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         return ops.matmul(inputs, self.kernel)
 
     def begin(self, states, steps=None):
-        """Splits tapes into keys (of a source, `W_g gamma_j`) and values; adds
-        empty slots for `steps` or, if unknown, up to a whole window."""
+        """Splits tapes into values and keys, `W_g gamma_j` for a source; adds
+        `steps` empty slots, or fills up the window if `steps` is `None`."""
         states, h = list(states), self.units
         for index in reversed(range(2, len(states), 3)):
             filled, tape = states[index : index + 2]
@@ -171,7 +171,7 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         return states
 
     def end(self, states):
-        """Inverts `begin`, with tapes of a whole window."""
+        """Joins keys and values to tapes, padded to a whole window."""
         states = list(states)
         for index in reversed(range(2, len(states), 4)):
             filled, *slots = states[index : index + 3]
@@ -190,8 +190,8 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         return states
 
     def step(self, projected, states, grows=False):
-        """Returns `h_t` and the new states, between `begin` and `end`; a tape
-        that `grows` gets a new slot until it has a whole window."""
+        """Returns `h_t` and new states in the form of `begin`; with `grows`, a
+        step adds a slot to the tape until the tape has a whole window."""
         h = self.units
         _, read, *tape = states[:5]
         query = projected[:, 4 * h : 5 * h] + ops.matmul(read, self.read_kernel)

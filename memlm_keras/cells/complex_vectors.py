@@ -16,7 +16,7 @@ from memlm_keras.gradients import divide_by_length
 from memlm_keras.gradients import divide_by_length_gradient
 from memlm_keras.gradients import length_of
 
-# Smallest divisors of a number and of its gradient, by kind of key.
+# For each kind of key, the smallest divisors of numbers and of gradients.
 KEYS = {"bound": (1.0, 1.0), "unit": UNIT}
 
 

@@ -34,16 +34,16 @@ class ProjectedRNN(keras.layers.RNN):
     A cell may define further methods, which replace parts of the loop:
 
     * `noise(inputs)`, used if the attribute `is_noisy` is true, as in
-      `ZoneoutLSTMCell`: draws the noise of a whole sequence in training. Then
-      `step(projected, states, noise)` gets the noise of its step.
+      `ZoneoutLSTMCell`: draws the noise of a whole sequence in training;
+      `step(projected, states, noise)` then gets one step's noise.
     * `empty_states(batch_size)`, `begin(states, steps)`, `end(states)` and a
       `step` with `grows`, as in `LSTMNetworkCell`: make small initial states,
-      and transform states before and after the loop, in which they may grow.
+      and convert states before and after a loop in which states may grow.
     * `step_function()`, as in `AssociativeMemoryCell`: returns a `step` that
       computes the tensors that all steps share only once.
     * `run(projected, states, mask)`, used if the attribute `has_own_gradient`
-      is true, as in `AssociativeGRUCell`: replaces the loop when training in
-      float32.
+      is true, as in `AssociativeGRUCell`: replaces the loop in float32
+      training.
 
     Args:
         cell: a cell, such as one of `memlm_keras.cells`, with the methods
@@ -54,7 +54,7 @@ class ProjectedRNN(keras.layers.RNN):
         **kwargs: arguments of `keras.layers.RNN`; the dtype is the cell's.
 
     Raises:
-        ValueError: if the cell does not have these two methods, or `dtype` is
+        ValueError: if the cell lacks `project_inputs` or `step`, or `dtype` is
             not the cell's.
 
     Example:
@@ -109,7 +109,7 @@ class ProjectedRNN(keras.layers.RNN):
         if hasattr(cell, "step_function"):
             step = cell.step_function()
         if hasattr(cell, "begin"):
-            # Keras' loops for masks and on other backends need fixed shapes.
+            # Only on PyTorch without a mask may shapes change in Keras' loop.
             grows = mask is None and keras.backend.backend() == "torch"
             step = functools.partial(step, grows=grows)
             steps = 0 if grows else sequences.shape[1]
@@ -133,7 +133,7 @@ class ProjectedRNN(keras.layers.RNN):
             initial_state,
             go_backwards=go_backwards,
             mask=mask,
-            # On PyTorch, Keras computes the first step twice unless the loop is
+            # On PyTorch, Keras computes step 1 twice unless the loop is
             # unrolled.
             unroll=self.unroll or keras.backend.backend() == "torch",
             input_length=sequences.shape[1],

@@ -34,9 +34,9 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
     `seed`, size and `num_copies` have equal permutations.
     """
 
-    # A memory with a single value returns it times |r|^2, so vectors from which
-    # keys are computed must not be short. By default, models therefore draw
-    # their embeddings from U(-0.5, 0.5), about the range of GloVe's vectors.
+    # A read returns a stored value times |r|^2, so a key r must not be small.
+    # By default, models draw the embeddings that such cells read from U(-0.5,
+    # 0.5), about the range of GloVe's vectors.
     embedding_range = 0.5
     # Which key reads the memory of a source: "shared", "separate" or `None`.
     source_key = None
@@ -122,11 +122,11 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         )
 
     def read_all(self, projected_keys, memories, permute, axis=-1):
-        """Reads `memories` with keys computed from `(B, num_keys H)`.
+        """Reads `memories` with keys computed from `projected_keys`.
 
         `permute` computes the copies of a key. Returns the copies of the first
         key, a pair of `(B, N_c, H / 2)`, and the list of the values read, each
-        `(B, H)`. With `axis=0`, all axes are in reverse order.
+        `(B, H)`. With `axis=0`, the axes of all tensors are reversed.
         """
         keys = [
             permute(self.as_key(complex_vectors.split(projected, axis)))
@@ -358,7 +358,7 @@ class AssociativeGRUCell(AssociativeCell):
 
     @property
     def has_own_gradient(self):
-        """Whether `run` computes the steps: no subclass overrides them."""
+        """Whether `run` is valid: no subclass overrides a step's methods."""
         return all(
             getattr(type(self), name) is getattr(AssociativeGRUCell, name)
             for name in ("advance", "trace", "step")
@@ -370,8 +370,8 @@ class AssociativeGRUCell(AssociativeCell):
             self, projected, states, mask
         )
         if mask is not None and keras.backend.backend() != "jax":
-            # Before the first valid step, Keras returns zeros on these backends
-            # and the initial state on JAX.
+            # At masked steps before the first valid step, Keras returns the
+            # initial state on JAX, and zeros on other backends.
             begun = ops.cumsum(ops.cast(mask, "int32"), axis=1)[..., None] > 0
             outputs = ops.where(begun, outputs, ops.zeros_like(outputs))
         return outputs, states
@@ -592,7 +592,7 @@ class DualAssociativeMemoryCell(AssociativeMemoryCell):
         s_t, h_t = f([y_t; h_{t-1}; phi_t], s_{t-1})                (13)
 
     The other equations are those of `AssociativeMemoryCell`. Separate keys add
-    `H` columns to `kernel` and `recurrent_kernel`, after those of `r_t`.
+    `H` columns to `kernel` and `recurrent_kernel`, after the columns of `r_t`.
 
     Args:
         cell, num_copies, seed, kernel_initializer, key: see

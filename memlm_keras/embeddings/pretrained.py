@@ -73,7 +73,7 @@ def read_vectors(path, words, verbose=1):
     Raises:
         FileNotFoundError: if there is no such file.
         ValueError: if a word occurs twice in `words`; if the file contains none
-            of them; if a line has other than the right number of finite
+            of `words`; if a line does not have the right number of finite
             numbers; if the first line gives a wrong number of vectors; or if
             the file is empty, damaged, binary, or an archive with other than
             one file.

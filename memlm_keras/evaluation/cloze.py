@@ -10,7 +10,7 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.evaluation.perplexity import require_method
 
-# Queries are padded to a multiple of this length: few shapes are compiled.
+# Pad queries to multiples of this length, so that few shapes are compiled.
 _QUERY_MULTIPLE = 8
 # Quantile of the normal distribution for 95% intervals.
 Z_95 = statistics.NormalDist().inv_cdf(0.975)

@@ -216,8 +216,8 @@ class DynamicEvaluator:
         """
         if batches.batch_size != 1:
             raise ValueError(
-                "`batches` must have one row, as other rows have later text. "
-                f"Received: batch_size={batches.batch_size}"
+                "`batches` must have one row, since other rows hold later "
+                f"text. Received: batch_size={batches.batch_size}"
             )
         self.reset()
         return concatenate_batches(

@@ -191,7 +191,7 @@ def perplexity(model, batches, verbose=1, also=(), words=None, scores=None):
 def sentence_losses(model, batches, verbose=0):
     """Computes the loss of each sentence, in the order of the text.
 
-    Use it to compare two models sentence by sentence, even if their batches
+    The losses compare two models sentence by sentence, even if their batches
     divide the text differently.
 
     Args:
@@ -205,7 +205,7 @@ def sentence_losses(model, batches, verbose=0):
 
     Raises:
         ValueError: The model has no `score_batches`, or the batches begin
-            within an epoch or do not have each sentence once.
+            within an epoch or do not contain each sentence once.
 
     Example:
 
@@ -231,7 +231,7 @@ def token_losses(model, batches, verbose=0):
     if np.any(counts != 1):
         raise ValueError(
             "`batches` must hold each sentence of the text once, uncut. "
-            f"Received: {type(batches).__name__} that miss, cut or repeat some"
+            "Received: batches that miss, cut or repeat some sentences"
         )
     losses = np.zeros(batches.num_tokens)
     losses[places] = -scores[weights > 0].astype("float64")
@@ -304,7 +304,7 @@ def _require_protocols(also, model, batches):
         raise ValueError(
             "The protocol salton2017 reads each sentence from the initial "
             "state: make batches with `corpus.batches(..., sentences=True)`. "
-            "Received: batches of other texts"
+            "Received: batches that carry the state through sentences"
         )
 
 

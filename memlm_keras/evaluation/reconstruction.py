@@ -55,7 +55,7 @@ def reconstruction(model, batches, sampler="greedy", verbose=1):
             row[:length]
             for row, length in zip(inputs["source"], inputs["source_length"])
         ]
-        # -1 is not a token id.
+        # Fill with -1, which is no token id and so matches no target.
         written = np.full((len(targets), time + 1), -1, targets.dtype)
         generated = model.generate(sources, sampler, max_length=time)
         for row, sequence in enumerate(generated):

@@ -8,7 +8,7 @@ import math
 _CONTEXT = 2
 # Number of code points in Unicode, plus the end of a word.
 _SYMBOLS = 0x110000 + 1
-# Characters that do not occur in words.
+# Symbols before and after a word, which no word contains.
 _BEGIN, _END = "\0", "\n"
 
 

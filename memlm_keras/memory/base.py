@@ -46,8 +46,7 @@ class Memory(Configured, keras.layers.Layer):
 
     Args:
         return_state: whether a call also returns the new state.
-        return_attention_scores: whether a call also returns the attention
-            weights.
+        return_attention_scores: whether a call also returns attention weights.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -68,8 +67,8 @@ class Memory(Configured, keras.layers.Layer):
         The outputs, `(batch, time, output_units)`; or a tuple of the outputs,
         the new state if `return_state`, and the attention weights
         `(batch, time, memory)` if `return_attention_scores`, the oldest slot
-        first. The size `memory` is 0 if the layer does not attend. If
-        `positions` are given, `queries` replaces `time`.
+        first. The axis `memory` is of size 0 if the layer does not attend. With
+        `positions`, the axis `queries` replaces `time`.
 
     Raises:
         ValueError: if `return_attention_scores` is true and the memory does not
@@ -223,7 +222,7 @@ class Memory(Configured, keras.layers.Layer):
         if mask is not None:
             mask = as_mask(mask, outputs)
         if state is None:
-            # The state contains no word yet, so the vectors are not used.
+            # An initial state contains no word, so zeros can stand for vectors.
             state = self.embed_state(
                 self.initial_state(ops.shape(outputs)[0]),
                 lambda words: ops.zeros(
@@ -237,7 +236,7 @@ class Memory(Configured, keras.layers.Layer):
             positions = ops.convert_to_tensor(positions, "int32")
             outputs, state, weights = self.read_at(positions, *arguments)
             if mask is not None:
-                # Keras would attach the mask of all steps.
+                # Keras would attach the mask of all steps to these few steps.
                 set_keras_mask(outputs, take_steps(mask, positions))
         if return_state is None:
             return_state = self.return_state

@@ -195,8 +195,8 @@ class NGram(DistinctKernels, Memory):
         h*_t = tanh(W^N [h^1_t; h^2_{t-1}; ...; h^N_{t-N+1}])       (21)
 
     The paper's text says N - 1 parts, but the sizes in its table match only N
-    parts: the current output and N - 1 previous outputs, as here. Outputs
-    before the first step are zero.
+    parts, as in this layer: of the current output and N - 1 previous outputs.
+    Outputs before the first step are zero.
 
     `W^N` is the weight `output_kernel` of shape `(N k, k)`, its rows in the
     order of Eq. 21.
@@ -263,10 +263,10 @@ class Projection(Int8Kernels, Memory):
 
         h*_t = tanh(W^x h_t)
 
-    This is Eq. 4 of Daniluk et al. (2017) without the context. The parameters
-    of the higher-order networks in Figure 2c include this layer. Without the
-    tanh, with a bias and a kernel penalty, the layer is the projection
-    regularization of Press and Wolf (2016, Section 3.1), `h* = P h + b_P`.
+    This is Eq. 4 of Daniluk et al. (2017) without the context. In Figure 2c,
+    parameters of higher-order networks include this layer. Without the tanh,
+    with a bias and a kernel penalty, the layer is the projection regularization
+    of Press and Wolf (2016, Section 3.1), `h* = P h + b_P`.
 
     `W^x`, or `P`, is the weight `output_kernel` of shape `(k, units)`, applied
     from the right to rows, and `b_P` the weight `bias` of shape `(units,)`.

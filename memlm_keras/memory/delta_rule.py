@@ -51,7 +51,7 @@ class DeltaRule(DistinctKernels, Memory):
 
     A whole sequence is read in chunks. One triangular system of equations gives
     all writes of a chunk, so the loop over time has only one step for each
-    chunk. The results are those of the equations above.
+    chunk. Chunks do not change the results.
 
     Arguments change the equations as follows:
 
@@ -101,7 +101,7 @@ class DeltaRule(DistinctKernels, Memory):
         key_dim: integer, K, size of a key, and the largest number of unrelated
             associations that a head can store.
         value_dim: integer, V; `None` for `k / num_heads`, or half of this if
-            `holographic`, since sizes are then numbers of complex numbers.
+            `holographic`, since sizes then count complex numbers.
         negative_eigenvalues: whether rates are in (0, 2), not in (0, 1).
         decay: whether a learned gate makes associations decay.
         kernel_size: integer, number of outputs from which a query, a key and a
@@ -208,7 +208,7 @@ class DeltaRule(DistinctKernels, Memory):
                 name="permutations",
             )
         if self.kernel_size > 1:
-            # The initial convolution returns the last output.
+            # At first, the convolution returns the last output unchanged.
             first = np.zeros((self.kernel_size, 3 * k))
             first[-1] = 1.0
             self.convolution = self.add_weight(
@@ -307,7 +307,7 @@ class DeltaRule(DistinctKernels, Memory):
             decays = ops.matmul(outputs, self.decay_kernel) + self.decay_bias
             decays = ops.log_sigmoid(ops.cast(decays, "float32"))
             if self.holographic:
-                # Associations decay once for both parts of a step.
+                # The real and the imaginary part of a step decay only once.
                 decays = ops.concatenate([decays, ops.zeros_like(decays)], -1)
             decays = self._by_head(decays)
         if mask is not None:
@@ -378,12 +378,11 @@ def read_and_write(
         rates: float32 tensor `(B, T, N, 1)`, `beta`.
         decays: float32 tensor `(B, T, N, 1)`, `log(alpha)`; `None` for zeros.
         associations: float32 tensor `(B, N, K, V)`, before the first step.
-        writes: integer, number of successive steps with orthogonal keys that
-            are all written before the first of them reads; it divides T.
+        writes: integer, a divisor of T: groups of this many steps, whose keys
+            are orthogonal, write all their values before they read.
 
     Returns:
-        A tuple of `r`, `(B, T, N, V)`, and the associations after the last
-        step.
+        A tuple of `r`, `(B, T, N, V)`, and the associations after step T.
     """
     batch_size, time, heads, _ = ops.shape(queries)
     static = isinstance(time, int)
@@ -410,26 +409,26 @@ def read_and_write(
     order = np.arange(chunk) // writes
     left = ops.convert_to_tensor(order[:, None] >= order, "float32")
     earlier = ops.convert_to_tensor(order[:, None] > order, "float32")
-    # Rates multiply keys: XLA is slower if they multiply (time, time) arrays.
+    # In XLA, rates multiply keys faster than (time, time) arrays.
     rated = keys_left = rates * keys
     known, asked, of_state = keys, queries, []
     if decays is not None:
         sums = ops.cumsum(in_chunks(decays), axis=-2)
-        # The exponents of later writes are positive and could overflow.
+        # Clip the exponents of later writes, which are positive: no overflow.
         left = left * ops.exp(ops.minimum(sums - transposed(sums), 0.0))
         earlier = left * earlier
         # Scale each key by the fraction of its write left after the chunk.
         keys_left = rated * transposed(left[..., -1:, :])
-        # Of associations before the chunk, the fraction `exp(sums)` is left.
+        # The fraction `exp(sums)` of earlier chunks' associations is left.
         of_state = [ops.exp(sums)]
         known, asked = of_state[0] * keys, of_state[0] * queries
     # Step t of a chunk adds `beta_t d_t` to the value at its key:
     #     d_t = v_t - S^T k_t - sum_{i < t} beta_i (k_i . k_t) d_i
-    # where S are the associations before the chunk.
+    # where the matrix S is the associations before the chunk.
     overlap = earlier * ops.matmul(keys, transposed(rated))
 
     def write(changes, before, keys, left=None):
-        """Returns the associations after a chunk with the vectors d."""
+        """Returns the associations after a chunk whose d_t are `changes`."""
         if left is not None:
             before = left[..., -1:, :] * before
         return before + ops.matmul(transposed(keys), changes)
@@ -441,7 +440,7 @@ def read_and_write(
             changes = solve(overlap, changes)
         associations = write(changes, before, keys_left, *of_state)[0]
     else:
-        # d_t is linear in S: `added` contains a part without S and a factor.
+        # d_t is linear in S: `added` contains the constant and the factor of S.
         added = solve(overlap, ops.concatenate([values, known], axis=-1))
         # `ops.split` would fail in LiteRT for tensors of more than four axes.
         size = values.shape[-1]
@@ -452,7 +451,7 @@ def read_and_write(
             changes = part - ops.matmul(factor, states[0])
             return (states[0], changes), [write(changes, *states, *keys)]
 
-        # XLA copies the inputs and results of a loop.
+        # Unroll short loops, since XLA copies a loop's inputs and results.
         if static and count <= 8:
             results = []
             for inputs in zip(*(ops.unstack(part, count) for part in data)):

@@ -32,7 +32,7 @@ class InductionAttention(DistinctKernels, Memory):
 
     Attention finds steps that are similar to the current one, and reads the
     outputs that followed, like an induction head (Olsson et al., 2022). The
-    neural cache has the same keys (Grave et al., 2017, Eq. 3). In `Attention`,
+    neural cache uses such keys too (Grave et al., 2017, Eq. 3). In `Attention`,
     one output serves as key and value, which slows learning.
 
     The first output of a text has no output before it and is not read, so `r_1`

@@ -92,7 +92,7 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
             new_weights = masked_softmax(scores[..., 0], premise_mask)
             new_read = (new_weights[:, None] @ premise)[:, 0]
             new_read = new_read + ops.tanh(read @ transition)
-            # Selecting here is faster than a mask for Keras' loop.
+            # `where` is faster than the `mask` argument of Keras' loop.
             weights = ops.where(is_word, new_weights, weights)
             return weights, [ops.where(is_word, new_read, read), weights]
 

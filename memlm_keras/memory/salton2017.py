@@ -75,7 +75,7 @@ class Attentive(DistinctKernels, Memory):
 
     The attention weights are `a`, `(B, T, W)`, the oldest slot first: slot j of
     step t is the weight of the output of step `t - W + j`. The weights of a
-    step sum to one. With a single score, the sum becomes less than one after W
+    step sum to one. With a single score, weights sum to less than one after W
     outputs: the rest is the weight of earlier outputs. In a sentence,
     `weights[t, W - t + i]` is the weight of input word i for predicting the
     word after t, as in the paper's Figures 2 and 3.
@@ -130,7 +130,7 @@ class Attentive(DistinctKernels, Memory):
         return state
 
     def remembered(self, outputs, token_ids=None):
-        # With a single score, the state contains more than the window.
+        # A single score stores more than a window: a context and a normalizer.
         return self._cast(outputs) if self.score == "combined" else None
 
     @over_valid_steps
@@ -183,7 +183,7 @@ class Attentive(DistinctKernels, Memory):
         """Computes Eq. 3, 4 and 10; returns context, state and weights."""
         extended, seen, new_state = self.recent.slide(state, outputs, mask)
         queries = ops.matmul(outputs, self._cast(self.query_kernel))
-        # Use two products: the outputs in the state need no gradient.
+        # Use two products, so that outputs in the state get no gradient.
         before = self._cast(state["window"])
         keys = ops.concatenate(
             [self._keys(before), self._keys(outputs)], axis=1

@@ -61,8 +61,8 @@ class MemoryBlock(WordMemory):
         temporal: whether there is a temporal matrix, as in Eq. 2.
         composition: `"gated"` or `"linear"`.
         temporal_context: whether a second temporal matrix, the weight
-            `output_temporal_kernel`, is added to `C_i` in Eq. 3. This and the
-            next two arguments are options of the authors' code.
+            `output_temporal_kernel`, is added to `C_i` in Eq. 3. This option
+            and the next two are from the authors' code.
         gate_bias: whether gates and candidate (Eq. 4 to 6) have a bias, the
             weight `bias`, `(3 d,)`.
         linear_kernel: whether the sum is `s_t + H h_t`, with H the weight

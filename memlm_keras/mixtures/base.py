@@ -52,8 +52,8 @@ class Mixture(Configured, keras.layers.Layer):
         A tuple `(log_probabilities, state, weights, copies)`: natural-log
         probabilities `(batch, time, vocabulary)`, or `None` without logits; the
         new state; the attention weights `(batch, time, memory)`, oldest slot
-        first; and `copies`, an argument of `log_probability`. If `positions`
-        are given, `queries` replaces `time`.
+        first; and `copies`, an argument of `log_probability`. With `positions`,
+        the axis `queries` replaces `time`.
     """
 
     attends = True
@@ -79,7 +79,7 @@ class Mixture(Configured, keras.layers.Layer):
             A tuple `(copies, state, weights)`. `copies` is
             `(gate, shares, words)`; the mixture is `gate * softmax(logits) +
             copy_distribution(shares, words, vocabulary)`. `call` returns this
-            state and these weights.
+            state and weights.
         """
         raise NotImplementedError(
             f"{type(self).__name__} must implement `read`."

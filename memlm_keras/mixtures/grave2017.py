@@ -89,7 +89,7 @@ class NeuralCache(Mixture):
         return (gate, self.weight * of_words, words), state, weights
 
     def compare(self, outputs, state, token_ids, mask=None):
-        """Returns what `theta` does not change: products `h_t . h_i`,
+        """Returns values that do not depend on `theta`: products `h_t . h_i`,
         `(B, T, N)`, the words that followed, the mask of filled slots, and the
         state."""
         extended, words, seen, state = self.slide(

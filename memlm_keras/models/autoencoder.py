@@ -29,10 +29,10 @@ from memlm_keras.models.quantization import forget_compiled
 class SequenceAutoencoder(DualSequenceModel):
     """Encodes and decodes sequences (Weissenborn, 2016, Section 5.3).
 
-    A recurrent layer, the encoder, reads a sequence; another one, the decoder,
-    generates it from the encoder's final memory. Encoder and decoder share only
-    the embeddings. In training, the decoder reads the correct tokens (teacher
-    forcing); in `generate`, it reads the tokens that it generated.
+    One recurrent layer, the encoder, reads a sequence. Another, the decoder,
+    generates this sequence from the encoder's final memory. Encoder and decoder
+    share only the embeddings. In training, the decoder reads the correct tokens
+    (teacher forcing); in `generate`, it reads the tokens that it generated.
 
     Args:
         vocabulary_size, embedding_dim, initializer: see `EntailmentClassifier`.
@@ -52,7 +52,7 @@ class SequenceAutoencoder(DualSequenceModel):
         inputs: dict of int32 tensors, as in
             `memlm_keras.data.AutoencodingBatches`: `"source"` `(batch, time)`,
             `"source_length"` `(batch,)`, at least 1, and `"target"`
-            `(batch, time)`, the decoder's inputs. Tokens after the given length
+            `(batch, time)`, the decoder's inputs. Tokens after `source_length`
             are ignored.
         training: optional bool.
 
@@ -104,8 +104,8 @@ class SequenceAutoencoder(DualSequenceModel):
         require_conditioning(conditioning, encoder, decoder)
         if getattr(encoder, "cell", None) is getattr(decoder, "cell", encoder):
             raise ValueError(
-                "`encoder` and `decoder` must be two layers, since they share "
-                f"no parameters. Received twice: {encoder!r}"
+                "`encoder` and `decoder` must be two layers, since the two "
+                f"share no parameters. Received twice: {encoder!r}"
             )
         if not 0 <= end_of_sentence_id < vocabulary_size:
             raise ValueError(

@@ -14,8 +14,8 @@ from memlm_keras.masking import take_steps
 
 
 class Prediction(NamedTuple):
-    """Tuple of logits `(batch, time, vocabulary)`, and of the log-probability
-    and the loss of each target, `(batch, time)`."""
+    """Logits `(batch, time, vocabulary)`, and the log-probability and the loss
+    of each target, `(batch, time)`."""
 
     logits: Any  # `None` if only losses are computed
     log_probability: Any = None
@@ -26,12 +26,12 @@ class Prediction(NamedTuple):
 
 
 def pack_named(prefix, values):
-    """Adds a prefix to the names of a state."""
+    """Adds a prefix to each key of a state dict."""
     return {f"{prefix}_{name}": value for name, value in values.items()}
 
 
 def unpack_named(state, prefix):
-    """Returns values under names without a prefix; `state` may be `None`."""
+    """Returns the values whose keys have a prefix, without it, or `None`."""
     if state is None:
         return None
     return {
@@ -42,7 +42,7 @@ def unpack_named(state, prefix):
 
 
 def reset_rows(state, initial, reset):
-    """Replaces rows where `reset`, bool `(batch,)`, is true by `initial`."""
+    """Sets rows to `initial` where `reset`, bool `(batch,)`, is true."""
 
     # `where` copies values, so that assigning a state variable later does not
     # change tensors that the backward pass needs.
@@ -60,8 +60,8 @@ class Backbone:
     """Runs the layers of a `memlm_keras.LanguageModel`: `forward` calls
     `embed`, `recur`, `remember` and `predict`."""
 
-    # An embedding with `draws=True` samples matrices in
-    # `draw(token_ids, units)`; `drawn` passes the sample to embedding and head.
+    # If an embedding has `draws=True`, its `draw(token_ids, units)` samples
+    # matrices, which embedding and head get as the argument `drawn`.
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Backbone:
             self._names.append(tree.pack_sequence_as(states, names))
 
     def layers(self):
-        """Returns a dict from names in the state to layers with weights."""
+        """Returns the layers with weights, by the names that states use."""
         named = {"embedding": self.embedding, "head": self.head}
         for index, layer in (*self._below, *self._above):
             named[f"recurrent_{index}"] = layer
@@ -158,18 +158,18 @@ class Backbone:
         sample_weight=None,
         positions=None,
     ):
-        """Applies the head and the mixture, if any, to the outputs of all
-        steps; returns a `Prediction` and the mixture's state."""
+        """Applies the head, and the mixture if there is one, to the outputs of
+        all steps; returns a `Prediction` and the mixture's state."""
         projected = outputs
         if positions is not None:
             projected = take_steps(outputs, positions)
         draws = getattr(self.head, "draws", False)
         mixture, logits = self.mixture, None
-        # In training, a mixture without weights only updates its state.
+        # In training, a mixture without weights changes only its own state.
         mixes = mixture is not None and not (training and not mixture.weights)
         if sample_weight is not None and not draws:
-            # With a mixture, the gradients of the head's losses are not the
-            # sample weights.
+            # A mixture scales the gradients of the head's losses, so the sample
+            # weights alone would be wrong factors.
             factors = None if mixes else sample_weight
             losses = head_losses(
                 self.head, projected, targets, factors, training
@@ -202,7 +202,7 @@ class Backbone:
     def _mix(
         self, outputs, token_ids, logits, state, training=False, positions=None
     ):
-        """Calls the mixture: log-probabilities, state, weights and copies."""
+        """Returns a mixture's log-probabilities, state, weights, copies."""
         if self.mixture is None:
             return None, {}, None, None
         mixed, mixture_state, weights, copies = self.mixture(
@@ -243,7 +243,7 @@ class Backbone:
         and the new state. `sampled` draws smoothed matrices as in training;
         `positions` `(batch, queries)` limits predictions to these steps."""
         drawn = self._draw(token_ids) if training or sampled else None
-        # A mixture needs the outputs of all steps.
+        # A mixture needs all steps' outputs, so `positions` are taken after it.
         early = positions if self.mixture is None else None
         outputs, new_state, _ = self._read(
             token_ids, state, training, drawn, early
@@ -294,8 +294,8 @@ class Backbone:
         return weights, new_state | mixture_state
 
     def outputs(self, token_ids, targets, state=None):
-        """Returns `((outputs, scores), state)`: inputs `(batch, time, units)`
-        and log-probabilities of targets, or `None`, of the head."""
+        """Returns `((outputs, scores), state)`: inputs of the head,
+        `(batch, time, units)`, and log-probabilities of targets, or `None`."""
         outputs, state, _ = self._read(token_ids, state)
         if targets is None:
             return (outputs, None), state
@@ -329,7 +329,7 @@ class Backbone:
 
 
 def compile_inference(model, function):
-    """Compiles a function of nested tensors that reads variables of `model`."""
+    """Compiles a function that reads tensors and the variables of `model`."""
     # Without compilation, JAX would compile a recurrent layer at each call, and
     # TensorFlow would run one operation at a time.
     backend = keras.backend.backend()

@@ -37,8 +37,8 @@ class Ensemble(StreamingModel):
         Natural-log probabilities `(batch, time, vocabulary_size)`.
 
     Raises:
-        ValueError: if `models` is empty, or contains another object, the same
-            model twice, a model that is not causal, or different vocabularies.
+        ValueError: if `models` is empty, or has another object, the same model
+            twice, a model that is not causal, or different vocabularies.
 
     Example:
 
@@ -72,7 +72,7 @@ class Ensemble(StreamingModel):
         return sum(model.count_params() for model in self.models)
 
     def with_fixed_matrices(self):
-        """Returns an ensemble of copies from `with_fixed_matrices()`."""
+        """Returns an ensemble of each model's `with_fixed_matrices()`."""
         models = [model.with_fixed_matrices() for model in self.models]
         return self if models == self.models else Ensemble(models)
 
@@ -85,7 +85,7 @@ class Ensemble(StreamingModel):
             return_dict: bool.
 
         Returns:
-            `[loss, perplexity, nats]`, or a dict of these by name.
+            The list `[loss, perplexity, nats]`, or a dict with these keys.
 
         Raises:
             ValueError: if the batches contain ids outside the vocabulary.
@@ -106,8 +106,8 @@ class Ensemble(StreamingModel):
 
 
 class Members(keras.layers.Layer):
-    """The backbone and only layer of an ensemble's graph, since layers of
-    different models may have the same name."""
+    """Backbone and only layer of an ensemble's graph, which holds the models as
+    one layer because their layers may have the same names."""
 
     memory = None
     mixture = None

@@ -43,9 +43,9 @@ class EntailmentClassifier(DualSequenceModel):
         recurrent_hypothesis: layer or cell that reads the hypothesis; `None`
             for the layer of the premise, with shared weights.
         conditioning: `"memory"`: the hypothesis starts from the premise's final
-            memory (conditional encoding), which is the cell state of an LSTM,
-            the associative memory, or the state of a GRU, without its last
-            output. `"source"`: the final memory of the premise is the source
+            memory (conditional encoding): the cell state of an LSTM, an
+            associative memory, or the state of a GRU. Other states start from
+            zeros. `"source"`: the final memory of the premise is the source
             memory of a `memlm_keras.cells.DualAssociativeGRUCell` or
             `DualAssociativeMemoryCell`, or the source tape of an
             `LSTMNetworkCell`. `None`: each sentence is read separately.
@@ -61,8 +61,8 @@ class EntailmentClassifier(DualSequenceModel):
         initializer: Keras initializer of all matrices outside the recurrent
             layers; `None` for Glorot uniform.
         embeddings_initializer: Keras initializer of the embedding; `None` for
-            `initializer`, or without one, for U(-0.05, 0.05), or U(-0.5, 0.5)
-            if a cell with an associative memory reads the embeddings.
+            `initializer`. If both are `None`: U(-0.5, 0.5) if a cell with an
+            associative memory reads the embeddings, else U(-0.05, 0.05).
         vocabulary: `memlm_keras.data.Vocabulary` that is saved with the model,
             so that it classifies strings, or `None`.
         labels: sequence of strings, the names of the classes, such as
@@ -74,8 +74,8 @@ class EntailmentClassifier(DualSequenceModel):
     Call arguments:
         inputs: dict of int32 tensors, as in `memlm_keras.data.PairBatches`:
             `"premise"` and `"hypothesis"` `(batch, time)`, `"premise_length"`
-            and `"hypothesis_length"` `(batch,)`, at least 1. Tokens after the
-            given length are ignored.
+            and `"hypothesis_length"` `(batch,)`, at least 1. Tokens after a
+            sentence's length are ignored.
         training: optional bool.
 
     Returns:
@@ -343,7 +343,7 @@ class EntailmentClassifier(DualSequenceModel):
                 "Attention needs a memory that attends, such as a "
                 "`WordByWordAttention`. Received: memory=None"
             )
-        # As an attribute, this model would be saved with the classifier.
+        # An attribute would make Keras save this model with the classifier.
         weights = keras.Model(self.input, self._attention_weights)(inputs)
         return ops.convert_to_numpy(ops.cast(weights, "float32"))
 

@@ -17,7 +17,7 @@ from memlm_keras.models.backbone import compile_inference
 _TOP_K, _TOP_P = 5, 0.1
 # Added to the logits of tokens that must not be generated.
 _NEVER = -1e9
-# Where a row is: within its words, at the first one, and after its end.
+# States of a generated row: after its first word, at its first word, ended.
 _LATER, _FIRST, _ENDED = range(3)
 SAMPLERS = ("beam", "greedy", "random", "top_k", "top_p")
 
@@ -68,7 +68,7 @@ def generate(
 
 
 def _suppressed(token_ids, size):
-    """Returns the ids that are never written, a sequence."""
+    """Returns the ids that are never generated, as a sequence."""
     if token_ids is None or np.size(token_ids) == 0:
         return ()
     token_ids = require_token_ids("suppress_token_ids", token_ids, size, ndim=1)
@@ -81,7 +81,7 @@ def _suppressed(token_ids, size):
 
 
 class Sampling:
-    """Writes with a `step` from tokens and a state to logits and a state."""
+    """Generates tokens; `step` maps tokens and state to logits and state."""
 
     def __init__(self, model, step):
         self.model = model
@@ -98,15 +98,15 @@ class Sampling:
         may_be_empty=True,
         suppressed=(),
     ):
-        """Generates `tokens` `(batch, time)` where bool `fixed` is false;
-        returns tokens, padded with stop tokens, and the lengths of rows."""
+        """Fills in `tokens` `(batch, time)` where `fixed` is false; returns
+        tokens, padded with stop tokens, and the lengths of rows."""
         # `state` is the state before the last token of the shortest prompt.
         penalties = np.zeros((3, self.model.vocabulary_size), "float32")
         penalties[:, suppressed] = _NEVER
         if not may_be_empty:
             penalties[_FIRST, stops] = _NEVER
-        # Samplers continue each row until all rows have ended, and tokens after
-        # the end of a row would change the scores of beams.
+        # A sampler also continues ended rows. Force stop tokens there, since
+        # other tokens would change the scores of beams.
         penalties[_ENDED] = _NEVER
         penalties[_ENDED, stops[:1]] = 0.0
         penalties = ops.convert_to_tensor(penalties)
@@ -121,9 +121,9 @@ class Sampling:
         return generated, lengths
 
     def _write(self, name, tokens, fixed, state, stops, penalties):
-        """Writes with a sampler of this module."""
+        """Generates with a sampler of this module."""
         draw = self.compiled(name)
-        # Greedy search leaves the global seed as it is.
+        # Greedy search draws nothing, so keep the global seed unchanged.
         seeds = keras.random.SeedGenerator(0 if name == "greedy" else None)
         seed = ops.convert_to_numpy(seeds.state)
         lengths = fixed.sum(axis=1)
@@ -167,7 +167,7 @@ class Sampling:
         return ops.add(ops.cast(logits[:, -1], "float32"), penalty), state
 
     def _write_by(self, sampler, tokens, fixed, state, stops, penalties):
-        """Writes with a sampler of keras_nlp."""
+        """Generates with a sampler of keras_nlp."""
         # In the batch of a beam sampler, the beams of a row are adjacent.
         rows = np.repeat(fixed, getattr(sampler, "num_beams", 1), axis=0)
         lengths = ops.array(rows.sum(axis=1), "int32")
@@ -184,7 +184,7 @@ class Sampling:
             logits, state = self._predict(last, state, penalties, place)
             return logits, None, state
 
-        # Samplers also look for stop tokens in positions after the last token.
+        # A sampler finds stop tokens in any position: fill with another token.
         filler = next(i for i in itertools.count() if i not in stops)
         generated = sampler(
             next=next_token,
@@ -199,13 +199,13 @@ class Sampling:
 
 
 def beam_sampler(user, **arguments):
-    """Returns a `BeamSampler` of keras_nlp, which `user` needs."""
+    """Returns keras_nlp's `BeamSampler`; the import error names `user`."""
     keras_nlp = files.import_package("keras_nlp", user, "keras-nlp")
     return keras_nlp.samplers.BeamSampler(**arguments)
 
 
 def _choose(sampler, weights, seeds):
-    """Chooses a token per row, as keras_nlp's sampler with the same name."""
+    """Chooses one token per row, as the keras_nlp sampler of this name does."""
     if sampler == "greedy":
         return ops.argmax(weights, axis=-1)
     if sampler != "random":

@@ -98,8 +98,8 @@ class LanguageModel(StreamingModel, SequenceModel):
             context. Or a dict with `"token_ids"` and any of these:
 
             * `"reset"`, `(batch,)` bool: the context is carried from the
-              previous call, except in the rows marked here. Training and
-              inference carry separate contexts.
+              previous call, except in rows where `"reset"` is true. Training
+              and inference carry separate contexts.
             * `"positions"`, `(batch, queries)` int32, the only steps that
               predict: logits, targets, losses and weights have `queries` in
               place of `time`. The model reads all steps.
@@ -109,9 +109,9 @@ class LanguageModel(StreamingModel, SequenceModel):
               In training, the loss includes the additional term of a
               supervised mixture; the KL terms of a smoothing are in
               `model.losses`.
-            * `"sample_weight"`, `(batch, time)` float, by which you multiply
-              the losses: the result has no `"logits"`, so that not all of them
-              are in memory at once. Losses whose weight is zero are undefined.
+            * `"sample_weight"`, `(batch, time)` float, the factors by which you
+              multiply the losses: to save memory, the result has no `"logits"`.
+              Losses whose weight is zero are undefined.
         training: optional bool.
 
     Returns:
@@ -122,7 +122,7 @@ class LanguageModel(StreamingModel, SequenceModel):
             recurrent layer that runs in both directions or backwards, is
             `stateful`, or below a `MemoryNetwork`; for layers or a mixture
             after a memory that is not causal; for units that the memory cannot
-            divide; and for tied embeddings of another size than its outputs.
+            divide; and for tied embeddings of another size than the outputs.
 
     Example:
 
@@ -310,7 +310,7 @@ class LanguageModel(StreamingModel, SequenceModel):
         if evaluation_batch_size not in (None, rows["evaluation"]):
             self._carried.make("evaluation", evaluation_batch_size)
             if keras.backend.backend() == "tensorflow":
-                # Functions traced for any number of rows use the old variables.
+                # Traced functions would keep using the old state's variables.
                 self.test_function = None
                 self.predict_function = None
 
@@ -360,7 +360,7 @@ class LanguageModel(StreamingModel, SequenceModel):
             return False
         import tensorflow as tf
 
-        # Keras also imports this function, since no public function exists.
+        # TensorFlow has no public function for this; Keras imports it too.
         from tensorflow.python.framework.config import is_op_determinism_enabled
 
         return not (
@@ -411,7 +411,7 @@ class LanguageModel(StreamingModel, SequenceModel):
         return loss
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        """Computes metrics from logits, or from token losses if all can."""
+        """Computes metrics from logits, or from token losses if possible."""
         sample_weight = weights_of_tokens(sample_weight, y)
         if isinstance(y_pred, dict) and self._measures_losses:
             y_pred = -y_pred["log_probability"]

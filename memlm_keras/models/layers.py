@@ -45,8 +45,8 @@ def as_recurrent_layers(name, layers, at_least=1):
 
 
 def as_recurrent_layer(name, layer):
-    """Returns a recurrent layer, or a new layer for a cell, that returns
-    sequences and states; raises `ValueError` for other objects."""
+    """Returns a recurrent layer that returns sequences and states; wraps a cell
+    in a new layer; raises `ValueError` for other objects."""
     if isinstance(layer, keras.layers.Bidirectional):
         raise ValueError(
             f"`{name}` must not hold a `Bidirectional` layer, which would read "
@@ -115,8 +115,8 @@ def require_mixture(mixture):
 
 
 def require_causal_end(memory, **layers):
-    """Raises `ValueError` if the memory is not causal and any of `layers`, by
-    argument name, reads its outputs."""
+    """Raises `ValueError` if `layers`, a dict by argument name, has a layer
+    that reads the outputs of a memory that is not causal."""
     if memory is None or memory.causal:
         return
     for name, layer in layers.items():
@@ -137,7 +137,7 @@ def initializer_of(initializer, index, default):
 
 
 def embeddings_start(readers):
-    """Returns the default initializer of embeddings that `readers` read."""
+    """Returns the default initializer of an embedding read by `readers`."""
     for layer in readers:
         limit = getattr(getattr(layer, "cell", None), "embedding_range", None)
         if limit is not None:
@@ -146,8 +146,8 @@ def embeddings_start(readers):
 
 
 def make_embedding(embedding, sizes, initializer, start, dtype):
-    """Returns the embedding layer with the model's sizes; a new layer uses the
-    model's `initializer`, or `start` by default."""
+    """Returns the embedding layer with the model's sizes; a new embedding
+    starts from the model's `initializer`, or from `start` if that is `None`."""
     if embedding is None:
         embedding = Embedding(
             embeddings_initializer=initializer_of(initializer, 0, start),

@@ -46,7 +46,7 @@ class DualSequenceModel(SequenceModel):
         try:
             return super().fit(*args, **kwargs)
         finally:
-            # Embeddings that a callback froze stay frozen only during `fit`.
+            # A callback may freeze the embeddings, but only during this `fit`.
             self._unfreeze()
 
     def _unfreeze(self):
@@ -94,7 +94,7 @@ class LayerMaker:
         return layers.initializer_of(self.initializer, self._count, default)
 
     def embedding(self, vocabulary_size, embedding_dim, initializer, readers):
-        """Makes an `Embedding`, which the layers `readers` read."""
+        """Makes the `Embedding` that the layers `readers` read."""
         require_positive_integer("vocabulary_size", vocabulary_size)
         require_positive_integer("embedding_dim", embedding_dim)
         return Embedding(
@@ -185,7 +185,7 @@ def starting_states(conditioning, states, reader):
         return reader.cell.states_after_source(states)
     if len(states) == 1:
         return states
-    # The first state is an output, and the second is the memory.
+    # `states[0]` is the output, and `states[1]` is the memory.
     count = len(tree.flatten(reader.get_initial_state(1)))
     empty = [ops.zeros_like(state) for state in states]
     return [empty[0], states[1], *empty[2:count]]

@@ -111,8 +111,8 @@ class Int8KernelsOfKeras(Int8Kernels):
     """`Int8Kernels` for the two matrices of a Keras recurrent cell."""
 
     def quantize(self, mode=None, type_check=True, config=None):
-        # Keras adds these steps to `quantize` when it creates a layer;
-        # `_prepare` sets the class only later.
+        # Keras wraps `quantize` in these steps when it creates a layer, but
+        # this cell gets its class later, in `_prepare`.
         self._check_quantize_args(mode, self.compute_dtype)
         self._tracker.unlock()
         try:
@@ -165,8 +165,8 @@ _LAYERS = (
 
 
 def _prepare(layer, chosen):
-    """Gives int8 classes to those cells of a Keras recurrent layer for which
-    `chosen(cell)` is true and which are exactly Keras' cells."""
+    """Gives int8 classes to the cells of a Keras recurrent layer, except cells
+    of a subclass and cells for which `chosen(cell)` is false."""
     if type(layer) not in _LAYERS:
         return
     cells = getattr(layer.cell, "cells", [layer.cell])

@@ -40,7 +40,7 @@ class SequenceModel(keras.Model):
 
     preset_kind = None
     vocabulary = None
-    # Whether each target is a class, so that `class_weight` is allowed.
+    # True if each target is a class, which `class_weight` needs.
     predicts_classes = False
 
     @classmethod
@@ -49,16 +49,16 @@ class SequenceModel(keras.Model):
     ):
         """Makes an untrained model from a preset, or loads a trained model.
 
-        **The name of a row gives random weights**, even `"memlm/small"`: a row
-        is a configuration, and `fit` trains it. A trained model, such as
-        `"memlm/english"`, has its own weights, vocabulary and sizes.
+        **The name of a preset gives random weights**, even `"memlm/small"`: a
+        preset is a configuration, and `fit` trains the model. A trained model,
+        such as `"memlm/english"`, has its own weights, vocabulary and sizes.
 
         Args:
-            preset: string, one of `memlm_keras.presets.names()`, for a model
-                with random weights; or one of
-                `memlm_keras.presets.trained_names()`, or the path of a folder
-                that `save_to_preset` wrote, for a trained model. A trained
-                model is not compiled, and accepts only the argument `dropout`.
+            preset: string. A name in `memlm_keras.presets.names()` gives random
+                weights; a name in `memlm_keras.presets.trained_names()`, or the
+                path of a folder that `save_to_preset` wrote, gives a trained
+                model. A trained model is not compiled, and accepts only the
+                argument `dropout`.
             vocabulary_size: integer; `None` for the size of `vocabulary`.
             vocabulary: `memlm_keras.data.Vocabulary` to save with the model,
                 or `None`.
@@ -156,12 +156,12 @@ class SequenceModel(keras.Model):
         """Configures training; takes the arguments of `keras.Model.compile`.
 
         Args:
-            optimizer: Keras optimizer; clip by global norm with its
-                `global_clipnorm`.
+            optimizer: Keras optimizer; its `global_clipnorm` clips gradients by
+                their global norm.
             loss: Keras loss. `"auto"` is the cross-entropy in nats, averaged
-                over the predictions in a batch. Models return logits, so the
-                name of a cross-entropy means the cross-entropy from logits.
-            metrics: as in `keras.Model.compile`; names as for `loss`.
+                over the predictions in a batch. Models return logits, so a
+                cross-entropy given by name is the one from logits.
+            metrics: as in `keras.Model.compile`; a cross-entropy takes logits.
             weighted_metrics: `"auto"` is the accuracy of a classifier, and for
                 a language model `"perplexity"` and `"nats"`, the cross-entropy
                 in nats, each averaged over all tokens.
@@ -222,11 +222,11 @@ class SequenceModel(keras.Model):
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
-        """Computes Keras' loss; with several devices, one device's part."""
+        """Computes Keras' loss, or one device's part of the loss."""
         loss = super().compute_loss(x, y, y_pred, sample_weight, training)
         if getattr(self.loss, "reduction", None) == "mean_with_sample_weight":
-            # Layer losses are equal on every replica: scale them, so that the
-            # sum over replicas counts each loss once.
+            # Scale layer losses, which are equal on every replica, so that the
+            # sum over replicas counts each layer loss once.
             loss = loss * distribution.share_of_weight(sample_weight, y)
         return loss
 
@@ -246,9 +246,9 @@ class SequenceModel(keras.Model):
     def _require_classes(self, class_weight):
         if class_weight is not None and not self.predicts_classes:
             raise ValueError(
-                "`class_weight` must be None, as the targets of a "
-                f"{type(self).__name__} are not classes. Received: weights of "
-                f"{len(class_weight)} classes. Give `sample_weight` "
+                "`class_weight` must be None, since the targets of a "
+                f"{type(self).__name__} are tokens, not classes. Received: "
+                f"weights of {len(class_weight)} classes. Give `sample_weight` "
                 "`(batch, time)`, such as `weights_of_tokens[y]`"
             )
 
@@ -313,9 +313,9 @@ class SequenceModel(keras.Model):
         Raises:
             ValueError: if the batches contain ids outside the vocabulary or
                 labels outside the classes; for a quantized model; and for a
-                language model without targets, with `class_weight`, without
-                `SentenceBatches` if it is not causal, or with a smoothing
-                without statistics.
+                language model if targets are missing, if `class_weight` is
+                given, if the model is not causal and reads no
+                `SentenceBatches`, or if a smoothing has no statistics.
         """
         self._require_classes(kwargs.get("class_weight"))
         self.prepare_fit(x, y, validation_data, batch_size or 32)
@@ -340,8 +340,8 @@ class SequenceModel(keras.Model):
             return train(
                 epochs=epochs, initial_epoch=initial_epoch, callbacks=callbacks
             )
-        # Keras asks only once for the number of batches in an epoch, so a
-        # separate call of `fit` trains the rest of an epoch.
+        # Keras reads the number of batches only once per `fit`, so a separate
+        # call of `fit` trains the rest of a started epoch.
         run = OneRun(
             callbacks,
             add_history=True,
@@ -352,7 +352,7 @@ class SequenceModel(keras.Model):
             steps=len(x),
         )
         epoch = x.epoch
-        # At the end of `fit`, Keras would assign averaged weights (`use_ema`).
+        # Prevents Keras from assigning averaged weights (`use_ema`) too early.
         finalize = self.optimizer.finalize_variable_values
         self.optimizer.finalize_variable_values = lambda variables: None
         try:
@@ -393,7 +393,7 @@ class SequenceModel(keras.Model):
             )
 
     def carrying(self, batches, batch_size=None):
-        """Returns a context in which evaluation may carry a state."""
+        """Returns a context manager in which evaluation may carry a state."""
         return contextlib.nullcontext()
 
     def prepare_fit(self, x, y, validation_data, batch_size):
@@ -500,7 +500,7 @@ class CarriedState(keras.layers.Layer):
                 )
                 for name, value in initial_state.items()
             }
-        # The layer is never called, so Keras does not mark it as built.
+        # Keras marks layers as built when they are called; nothing calls this.
         self.built = True
 
     def read(self):
@@ -536,7 +536,7 @@ class CarriedStates:
         self._states = {}
 
     def make(self, mode, rows):
-        """Returns the `CarriedState` with `rows` rows; makes it if needed."""
+        """Returns the `CarriedState` with `rows` rows, new if there is none."""
         name = f"carried_{mode}_state_{rows}"
         if name not in self._states:
             with distribution.variable_scope(self.model):
@@ -559,7 +559,7 @@ class CarriedStates:
             rows = reset.shape[0] * replicas
         carried = self._states.get(f"carried_{mode}_state_{rows}")
         if carried is None and in_symbolic_scope():
-            # Only the shape is needed, which does not depend on the state.
+            # Keras only infers shapes here, which do not depend on the state.
             return backbone.forward(**inputs, training=training)[0]
         if carried is None:
             compiled = in_stateless_scope()
@@ -591,8 +591,8 @@ class CarriedStates:
 
 
 def carried_rows(batches, batch_size=None):
-    """Returns the number of rows of batches, of any type that `fit` accepts;
-    `None` for batches without a carried state."""
+    """Returns the rows per batch for any batches that `fit` accepts, or `None`
+    for batches without a carried state."""
     if isinstance(batches, (tuple, list)) and len(batches):
         return carried_rows(batches[0], batch_size)
     if isinstance(batches, dict):
@@ -612,8 +612,8 @@ def carried_rows(batches, batch_size=None):
 
 
 def _of_logits(name, given):
-    """Returns the loss or metric, which for the name of a cross-entropy takes
-    logits; raises `ValueError` for a cross-entropy of probabilities."""
+    """Returns the loss or metric `given`, from logits if given by name; raises
+    `ValueError` for a cross-entropy of probabilities."""
     known = str(getattr(given, "__name__", given)).replace("_", "").lower()
     module = getattr(keras, "losses" if name == "loss" else "metrics")
     for kind in ("SparseCategoricalCrossentropy", "CategoricalCrossentropy"):
@@ -640,9 +640,9 @@ def warn_of_short_segments(backbone, batches):
         if holds_outputs:
             warnings.warn(
                 f"{type(layer).__name__} looks back {window} steps, and "
-                f"segments have {segment}: without gradients for earlier "
-                "segments, the model hardly learns to use them. Use "
-                f"`segment_length={window}` or a shorter window",
+                f"segments have {segment} steps: no gradients reach earlier "
+                "segments, so the model hardly learns to use their outputs. "
+                f"Use `segment_length={window}` or a shorter window",
                 stacklevel=4,
             )
 
@@ -762,18 +762,18 @@ class OneRun(keras.callbacks.CallbackList):
 
 
 def as_dataset(model, batches, steps_per_epoch=None):
-    """Returns the backend's own reader of batches where it is faster than
-    Keras' reader; otherwise `batches`.
+    """Returns the backend's own reader of batches where that is faster than
+    Keras' reader; otherwise returns `batches`.
 
-    These are a `tf.data.Dataset` on TensorFlow if batches vary in length or are
-    of this package and for one device, and a `DataLoader` on PyTorch on a CPU
-    for batches of this package.
+    TensorFlow gets a `tf.data.Dataset` if batches vary in length, or are this
+    package's batches on one device. PyTorch on one CPU gets a `DataLoader` of
+    this package's batches.
     """
     backend = keras.backend.backend()
     varies = getattr(batches, "varies_in_time", False)
-    # These readers do not call a user's hooks of epochs. With
-    # `steps_per_epoch`, an epoch would begin with batches read in the previous
-    # epoch.
+    # The backends' readers do not call `on_epoch_begin` and `on_epoch_end`.
+    # With `steps_per_epoch`, a reader would begin an epoch with batches read in
+    # the previous epoch.
     simple = (
         isinstance(batches, EpochBatches)
         and all(
@@ -794,7 +794,7 @@ def as_dataset(model, batches, steps_per_epoch=None):
     def specification(array):
         shape = (None, *array.shape)
         if varies:
-            # Without this shape, Keras would infer all shapes from two batches.
+            # Keras would infer the shapes from only two batches.
             shape = (array.shape[0], *[None] * (array.ndim - 1))
         return tf.TensorSpec(shape, array.dtype)
 

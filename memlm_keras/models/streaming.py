@@ -35,7 +35,7 @@ class StreamingModel(keras.Model):
 
     Attributes:
         causal: bool, whether a prediction depends on earlier words only. If
-            false, each row is one whole sentence, and no state is carried.
+            `causal` is false, each row is one whole sentence, without a state.
         quantized_layers: sequence of `Quantized`, the report of the last call
             of `quantize`, with `layer`, `kind`, `what`, `bytes_before` and
             `bytes_after` of each layer with weights.
@@ -111,9 +111,9 @@ class StreamingModel(keras.Model):
         """Calls `keras.Model.export`, which exports a model without a state.
 
         Raises:
-            ValueError: on PyTorch, for the default format; and except on
-                TensorFlow, for `format="onnx"`, because PyTorch would fix the
-                sequence length, and JAX needs another package.
+            ValueError: for the default format on PyTorch; and for
+                `format="onnx"` on PyTorch, which would fix the sequence length,
+                and on JAX, which would need another package.
         """
         backend = keras.backend.backend()
         fails = {"torch": ("onnx", "tf_saved_model"), "jax": ("onnx",)}
@@ -168,8 +168,8 @@ class StreamingModel(keras.Model):
         """Reads rows of any lengths, each from an empty context.
 
         Rows are not padded: each is read in pieces whose lengths are powers of
-        two, and keeps its state while other rows are read. So at most eight
-        shapes are compiled for each number of rows. The head is not run.
+        two, and keeps its state while other rows are read. At most eight shapes
+        are compiled for each number of rows. No logits are computed.
 
         Args:
             rows: list of int arrays `(time,)`, which may be empty; or one int
@@ -233,8 +233,9 @@ class StreamingModel(keras.Model):
         Returns:
             float32 array `(batch, time - 1)`: entry `t` is the log-probability
             of token `t + 1` given the tokens up to `t`; if the model is not
-            causal, also given the words after `t + 1`. For a string, an array
-            `(words + 1,)`, with the end; for a list, a list of arrays.
+            causal, also given the words after `t + 1`. A string gives an array
+            `(words + 1,)`, with the sentence end last; a list of strings gives
+            a list of arrays.
 
         Raises:
             ValueError: for other shapes, ids outside the vocabulary, strings
@@ -272,8 +273,8 @@ class StreamingModel(keras.Model):
         return ops.convert_to_numpy(ops.concatenate(scores, axis=1))
 
     def _pieces(self, name, token_ids, left_out=0, longest=128):
-        """Returns pieces `(start, stop)` in which rows of token ids are read,
-        except the last `left_out` tokens."""
+        """Returns the pieces `(start, stop)` that the model reads of all rows,
+        without their last `left_out` tokens."""
         steps = token_ids.shape[1] - left_out
         if self.causal:
             return segments(steps, longest)
@@ -297,8 +298,8 @@ class StreamingModel(keras.Model):
 
         Returns:
             float32 array `(batch, time, memory)`, the oldest slot first. The
-            weights of a step sum to one, or to zero while no slot is filled.
-            With `Attentive`, part of the weight may be on older outputs.
+            weights of a step sum to one, or to zero while no slot is filled. In
+            an `Attentive`, outputs older than the slots may have weight too.
 
         Raises:
             ValueError: if no layer attends, ids are outside the vocabulary, or
@@ -455,7 +456,7 @@ class StreamingModel(keras.Model):
         """
         # Sizes are powers of two, so that few shapes are compiled.
         rows = min(_power_of_two(len(starts)), _ROWS)
-        # The measures need several times the memory of the logits.
+        # Surprisal, entropy and rank take several times the memory of logits.
         steps = affordable_steps(4 * rows, self.vocabulary_size)
         steps = min(steps, _STEPS) if rows > 1 else steps
         longest = np.diff(starts, append=len(tokens)).max()
@@ -504,7 +505,7 @@ class StreamingModel(keras.Model):
         >>> [one.what for one in small.quantized_layers if one.layer == "head"]
         ['int8']
         """
-        # Keras would track an ordinary attribute.
+        # Set without Keras, which would track the attribute.
         vars(self)["quantized_layers"] = quantization.quantize(
             self, mode, config, filters, verbose, **kwargs
         )
@@ -572,8 +573,8 @@ def affordable_steps(rows, vocabulary_size):
 
 
 def aligned_segments(lengths, longest=128):
-    """Splits each row as `segments` does; yields `(starts, size, reads)`, where
-    `reads`, bool `(rows,)`, is true for rows with a piece of this size."""
+    """Splits rows like `segments`; yields `(starts, size, reads)`, where
+    `reads`, bool `(rows,)`, is true for rows with a piece of `size` steps."""
     lengths = np.asarray(lengths, "int64")
     starts = np.zeros_like(lengths)
     size = longest

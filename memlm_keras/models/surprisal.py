@@ -71,7 +71,7 @@ class Surprisal(tables.ResultTable):
 
         `vocabulary.begins_word` decides where words begin. Surprisal and
         entropy reduction are sums over the pieces of a word; entropy and rank
-        are the first piece's. A word with an unknown piece is unknown.
+        are those of its first piece. A word with an unknown piece is unknown.
 
         Args:
             vocabulary: `memlm_keras.data.Vocabulary` of the text. If each token
@@ -95,8 +95,8 @@ class Surprisal(tables.ResultTable):
         return self.joined(starts, words)
 
     def joined(self, starts, words):
-        """Returns a table with one row for each of `words`, which begin at the
-        offsets `starts`; combines tokens as `by_word` does."""
+        """Returns a table with one row for each of `words`, which joins the
+        tokens from one offset of `starts` to the next, as in `by_word`."""
         sentence = self.sentence[starts]
         first = np.searchsorted(sentence, sentence)
         return dataclasses.replace(
@@ -131,7 +131,7 @@ def surprisal(
     """Computes surprisal, entropy and rank of each word of a text.
 
     Words are tokens of the vocabulary, including the end of each sentence. Each
-    token is predicted once. The text is read after an end of a sentence.
+    token is predicted once. An end of a sentence is read before the text.
 
     Args:
         model: a causal `memlm_keras.LanguageModel`, with any mixture, or

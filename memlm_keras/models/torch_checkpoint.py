@@ -95,7 +95,7 @@ def _cells(path, weights):
 
 
 class _Plain:
-    """Placeholder with the state of an object of any class."""
+    """Stands in for an object of any class, with its attributes."""
 
     # PyTorch reads this attribute when it loads old files.
     dump_patches = False
@@ -158,7 +158,7 @@ def _load(path):
         try:
             return torch.load(path, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError:
-            # The file contains a whole model; old models would cause warnings.
+            # The file has a whole model, and PyTorch warns about old models.
             with warnings.catch_warnings(action="ignore"):
                 return torch.load(
                     path,

@@ -114,7 +114,7 @@ def _readers(model):
     if model.memory is None:
         return [*_recurrent(model), model.head]
     above = [*model.recurrent_above, model.head]
-    # The outputs of the memory are not dropped.
+    # Dropout does not apply to the outputs of the memory.
     return [*model.recurrent, model.memory, *above[1:]]
 
 
@@ -145,7 +145,7 @@ def _replaced(config, keys, value):
 def require_masks(model):
     """Raises `ValueError` unless a kernel multiplies every dropped input."""
     readers = _readers(model)
-    # Instead of the first reader's kernel, the embedding is masked.
+    # The first mask goes into the embedding, so its reader needs no kernel.
     for reader, dropout in list(zip(readers, model.backbone.dropouts))[1:]:
         if not dropout.rate:
             continue

@@ -125,7 +125,7 @@ class _ArpaReader:
 
     def _not_blank(self, file):
         for self.number, line in enumerate(file, start=1):
-            # Other white space may be part of words.
+            # Strip only ASCII blanks: other white space may be part of words.
             line = line.strip(b" \t\r\n")
             if line:
                 yield line
@@ -156,11 +156,11 @@ class _ArpaReader:
         return counts
 
     def entries(self):
-        """Yields log-probability, words and back-off in the next order."""
+        """Yields the next order's log-probabilities, words and back-offs."""
         count, self.order = self.counts[self.order], self.order + 1
         section = f"\\{self.order}-grams:"
         if not count:
-            # Some programs omit the section if an order is empty.
+            # Some programs omit the section of an order without n-grams.
             line = next(self.lines, b"")
             if line != section.encode():
                 self.lines = itertools.chain([line], self.lines)

@@ -29,8 +29,8 @@ class NGramTable:
     an index into them is called a place."""
 
     # Sorted. A key is the place of the first n - 1 words in the order below,
-    # times `vocabulary_size`, plus the last word's id. In order 1: the word's
-    # id.
+    # times `vocabulary_size`, plus the last word's id. In order 1, a key is a
+    # word's id.
     keys: np.ndarray
     log_probabilities: np.ndarray
     log_backoffs: np.ndarray  # 0 if the n-gram is not a context
@@ -48,8 +48,8 @@ def find(keys, prefixes, words, vocabulary_size):
 
 
 def contexts_of(ngrams, tokens, order, sentence_boundaries):
-    """Returns the place of the n-gram before each token, or -1; `ngrams`
-    `(..., time)` has the place of the n-gram that ends at each token."""
+    """Returns the place of the n-gram that ends before each token, or -1, given
+    `ngrams` `(..., time)`, the place of the n-gram that ends at each token."""
     ends = ngrams[..., :-1]
     if sentence_boundaries and order > 1:
         ends = np.where(tokens[..., :-1] == END_OF_SENTENCE, -1, ends)
@@ -80,7 +80,7 @@ class Scorer(abc.ABC):
 
     Subclasses set `vocabulary_size` and define `score`, `log_probabilities` and
     `description`. `memlm_keras.evaluation.perplexity`, `cloze_accuracy` and
-    `surprisal` accept them instead of a `memlm_keras.LanguageModel`.
+    `surprisal` accept such models in place of a `memlm_keras.LanguageModel`.
 
     Attributes:
         before: Tuple of token ids that are assumed before a text.
@@ -359,7 +359,7 @@ class BackoffModel(Scorer):
         self.require_trained()
         contexts = token_ids(contexts, self.vocabulary_size, "contexts", ndim=2)
         result = np.tile(self.tables[0].log_probabilities, (len(contexts), 1))
-        # Append any token: only its context is used.
+        # Append any token, because only the token's context is used.
         tokens = np.pad(contexts, ((0, 0), (0, 1)))
         for table, below, places, _ in self._longer_ngrams(tokens):
             for row, place in zip(result, places[:, -1]):
@@ -440,7 +440,7 @@ def load(path):
         saved = json.loads(str(file["config"]))
         if saved["format_version"] != FORMAT_VERSION:
             raise ValueError(
-                f"it has format {saved['format_version']}, and this package "
+                f"the format is {saved['format_version']}, and this package "
                 f"reads format {FORMAT_VERSION}"
             )
         classes = (BackoffModel, *BackoffModel.__subclasses__())

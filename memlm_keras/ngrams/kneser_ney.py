@@ -67,7 +67,7 @@ class KneserNey(BackoffModel):
                 D_2  = 2 - 3 Y n_3 / n_2
                 D_3+ = 3 - 4 Y n_4 / n_3
 
-            (Section 3). If one of these n_i is zero, or a discount is not
+            (Section 3). If an n_i in a discount is zero, or the discount is not
             positive, the order uses 0.5, 1 and 1.5, or 0.5 for `"original"`,
             and `fit` warns.
         minimum_counts: Integer for all orders of at least 2, or a list of
@@ -179,8 +179,8 @@ def _cut_offs(minimum_counts, order):
     if not valid:
         raise ValueError(
             "`minimum_counts` must be an integer of at least 1, or a list of "
-            f"order={order} such integers, none smaller than the one before. "
-            f"Received: minimum_counts={minimum_counts!r}"
+            f"{order} such integers in ascending order. Received: "
+            f"minimum_counts={minimum_counts!r}"
         )
     return list(cut_offs)
 
@@ -211,7 +211,7 @@ def count_ngrams(
     Calls `update` after each order."""
     # 32 bits suffice for all but the longest texts.
     small = np.int32 if tokens.size < np.iinfo(np.int32).max else np.int64
-    # The token before the text is part of n-grams, but not counted itself.
+    # The token before the text is part of n-grams, but not counted as a word.
     tokens = np.concatenate([[END_OF_SENTENCE], tokens]).astype(small)
     occurrences = np.bincount(tokens[1:], minlength=vocabulary_size)
     words = np.arange(vocabulary_size)
@@ -221,8 +221,8 @@ def count_ngrams(
     ngrams = tokens
     for length in range(2, order + 1):
         update(length - 1)
-        # The places one order below identify all words but the last, so one
-        # sort of integers is enough.
+        # A place one order below stands for all words but the last, so sorting
+        # integers is enough.
         prefixes = contexts_of(ngrams, tokens, length - 1, sentence_boundaries)
         level, ngrams = _count(prefixes, tokens, ngrams, vocabulary_size)
         # In the order below, count the distinct words before each n-gram.
@@ -240,8 +240,8 @@ def count_ngrams(
 
 def _count(prefixes, tokens, endings, vocabulary_size):
     """Returns the `Counts` for one order, and the place `(time,)` of the n-gram
-    that ends at each token; `prefixes` and `endings` are places one order
-    below, of the n-gram before each token and at it, or -1."""
+    that ends at each token. `prefixes` and `endings` have the place, or -1, of
+    the (n - 1)-gram that ends before each token and at each token."""
     there = np.flatnonzero(prefixes >= 0).astype(tokens.dtype)
     keys = prefixes[there].astype("int64") * vocabulary_size + tokens[there]
     keys, inverse, occurrences = np.unique(
@@ -346,12 +346,12 @@ def smoothed_tables(levels, discounts, cut_offs):
     tables = []
     for level, cut_off in zip(levels, cut_offs):
         if tables:
-            # An n-gram's prefix occurs at least as often, so it was kept.
+            # A prefix occurs at least as often as its n-gram, so it was kept.
             places = np.cumsum(kept) - 1
             kept = level.occurrences >= cut_off
             prefixes, words = np.divmod(level.keys[kept], vocabulary_size)
             keys = places[prefixes] * vocabulary_size + words
-        # Free these arrays one by one: they are as large as the tables.
+        # `pop` frees an order's arrays, which are as large as its table.
         values = probabilities.pop(0)[kept]
         weights = backoffs.pop(0)[kept]
         with np.errstate(divide="ignore"):

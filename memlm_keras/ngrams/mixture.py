@@ -81,7 +81,7 @@ class UnigramCache(Scorer):
             if starts is None:
                 raise ValueError(
                     "`text` must be a `Split` with documents for a cache with "
-                    f"`documents=True`. Received: {type(text).__name__} without"
+                    "`documents=True`. Received: a text without documents"
                 )
             starts = np.repeat(starts, np.diff(starts, append=len(text)))
         ages = np.arange(tokens.size) - starts
@@ -233,7 +233,7 @@ def mixture_weights(scores):
     if scores.ndim != 2 or not scores.size:
         raise ValueError(
             "`scores` must have the shape (models, tokens), with at least one "
-            f"of each. Received: an array of shape {scores.shape}"
+            f"model and one token. Received: an array of shape {scores.shape}"
         )
     best = scores.max(axis=0)
     if not np.all(np.isfinite(best)):

@@ -165,7 +165,7 @@ GAL = Paper(
         ),
         "large": GalRow(
             **_LARGE,
-            # This number is from the authors' code.
+            # `halve_after` is from the authors' code.
             halve_after=10,
             published=(
                 perplexities(PTB, 77.9, 75.2, monte_carlo_test_perplexity=73.4),
@@ -246,7 +246,7 @@ class GraveRow(UniformRow):
             "keras.optimizers.Adagrad",
             learning_rate=0.2,
             global_clipnorm=0.1,
-            # With Keras' default, 0.1, clipped gradients would be too small.
+            # Keras' 0.1 would make the updates by clipped gradients too small.
             initial_accumulator_value=0.0,
         )
 
@@ -300,8 +300,8 @@ class MerityRow(SummedLossRow):
     # Krueger et al. (2016) use these rates for characters.
     cell_zoneout: float = 0.5
     hidden_zoneout: float = 0.05
-    # The paper states none of the values below, nor the initial bias of the
-    # forget gate, nor that the loss is summed over time.
+    # The values below, the initial bias of the forget gate and a loss summed
+    # over time are choices: the paper does not state them.
     batch_size: int = 32
     segment_length: int = 100
     clipnorm: float = 1.0

@@ -78,7 +78,7 @@ class MemlmRow(UniformRow):
             # logits of all words, so a token may take several times as long as
             # in training.
             "validation_tokens": 50_000,
-            # With few values, choosing takes less time than training.
+            # With so few values, choosing them takes less time than training.
             "cache": {"size": 500, "thetas": [0.1, 0.3, 0.5, 0.7, 0.9]},
             # Dynamic evaluation of texts up to `most_tokens` tokens. Slower
             # settings lowered the perplexity of one novel by at most 1%, and 15

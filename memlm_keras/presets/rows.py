@@ -52,7 +52,7 @@ class Row(abc.ABC):
         units_divisor: integer that divides `units`.
         parameters: pair of integers, the number of parameters without a
             vocabulary, and the number that each word adds; `None` to count the
-            parameters of a model. A copy with other fields needs `None`.
+            parameters of a model. A resized copy has `None`.
         where: string, place in the paper, or `None`.
         published: tuple of `Published`, one for each text.
         batch_size: integer.
@@ -92,11 +92,11 @@ class Row(abc.ABC):
         """Returns the arguments of the model except the vocabulary size.
 
         Returns:
-            A dict of plain values and Keras objects, serialized or not.
+            A dict of plain values and of Keras objects, serialized or not.
         """
 
     def optimizer(self):
-        """Returns the Keras optimizer, serialized or not."""
+        """Returns the Keras optimizer or its serialized form."""
         return serialized(
             "memlm_keras.training.FusedAdam",
             learning_rate=0.001,
@@ -174,7 +174,7 @@ class Row(abc.ABC):
 
     def preset(self):
         """Returns the whole row as a new dict of plain values."""
-        # Creating a Keras object draws a seed; undo that after reading.
+        # Creating a Keras object draws a seed: restore the random state.
         state = random.getstate()
         try:
             loss = self.loss()
@@ -232,7 +232,8 @@ class UniformRow(Row):
         return [serialized("keras.layers.LSTM", **config)] * number
 
     def language_model(self, recurrent, memory=None, **others):
-        """Returns arguments of a model, without `others` that are `None`."""
+        """Returns model arguments, without those of `others` that are
+        `None`."""
         return {
             "embedding_dim": self.embedding_size,
             "recurrent": recurrent,

@@ -32,7 +32,7 @@ class SaltonRow(SummedLossRow):
     dropout: float
     batch_size: int = 32
     longest: int = 35
-    # The authors' code contains both numbers; the paper states only `patience`.
+    # The paper states `patience`; `epochs` is only in the authors' code.
     epochs: int | None = 100
     patience: int | None = 10
 

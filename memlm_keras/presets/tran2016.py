@@ -15,7 +15,7 @@ from memlm_keras.presets.table import TableRow
 from memlm_keras.presets.table import table_rows
 from memlm_keras.registry import Paper
 
-# The texts in Table 2; the keys are parts of keys of published numbers.
+# Texts of Table 2; keys of published numbers contain the names given here.
 TEXTS = {
     "german": "German, 22M training words",
     "italian": "Italian, 29M training words",
@@ -124,7 +124,7 @@ PERPLEXITY_ROWS = {
     "lstm_1": _lstms(1, 135.8, 108.0, 145.1),
     "lstm_2": _lstms(2, 128.6, 105.9, 139.7),
     "lstm_3": _lstms(3, 125.1, 106.5, 136.6, 126.1),
-    # Temporal matrix, composition, LSTMs above, parameters, and perplexities.
+    # Arguments: temporal matrix, composition, LSTMs above, parameters, results.
     "rmr_tm_linear": _block(True, "linear", 1, 265_088, 127.5, 109.9, 133.3),
     "rmr_notm_linear": _block(False, "linear", 1, 263_168, 126.4, 106.1, 134.5),
     "rmr_tm_gated": _block(True, "gated", 1, 363_392, 126.2, 99.5, 135.2),

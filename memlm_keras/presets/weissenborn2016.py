@@ -25,7 +25,7 @@ WINDOW = 64
 class _ReadingRow(Row):
     """A row with embeddings from U(-r, r), where r is `embedding_range`."""
 
-    # This is about GloVe's range; keys of shorter vectors read little.
+    # About the range of GloVe's vectors; keys from small vectors read little.
     embedding_range: float = 0.5
     key: str | None = None
 
@@ -67,13 +67,13 @@ class EntailmentRow(_ReadingRow):
     where: str = "Section 5.1 and Table 1"
     embedding_dim: int | None = 300
     reader: str
-    # Whether one layer, the reader, reads both sentences.
+    # Whether both sentences are read by the same layer, the reader.
     shared: bool = True
     # Whether a GRU and layers with ReLU read the reader's outputs.
     on_top: bool = False
     attends: bool = False
     reads_source: bool = False
-    # "mean" to read means of the reader's outputs by layers with ReLU.
+    # With "mean", layers with ReLU read the means of the reader's outputs.
     pooling: str | None = None
     dropout: float = 0.1
     learning_rate: float = 1e-3
@@ -113,7 +113,7 @@ class EntailmentRow(_ReadingRow):
         return serialized(
             "keras.optimizers.Adam",
             learning_rate=self.learning_rate,
-            # The paper uses 0; Rocktaeschel et al. and Cheng et al. use 0.9.
+            # 0 in the paper; 0.9 in Rocktaeschel et al. and in Cheng et al.
             beta_1=0.0,
             beta_2=0.999,
         )
@@ -134,7 +134,7 @@ class _FreeSizes(_ReadingRow):
 
     sizes_are_one: ClassVar[bool] = False
 
-    # Two real numbers form a complex number.
+    # Units are even, since two real numbers form a complex number.
     units_divisor: int = 2
     learning_rate: float = 1e-3
 
@@ -213,7 +213,7 @@ def _classifier(reader, units, parameters, accuracy, **settings):
     )
 
 
-# Reader, units, parameters without embeddings, and published accuracy.
+# Arguments: reader, units, parameters without embeddings, published accuracy.
 ROWS = {
     "gru_shared": _classifier("GRU", 126, 321_177, 81.9, on_top=True),
     "am_gru_shared": _classifier("AM-GRU", 108, 329_079, 82.9, on_top=True),

@@ -101,7 +101,7 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
     sum of squares, which needs an `embeddings_regularizer`.
 
     Use the smoothing in a `SmoothedEmbedding`, and in a `SmoothedProjection` if
-    it smooths the output; a `memlm_keras.LanguageModel` with a
+    the scheme smooths the output; a `memlm_keras.LanguageModel` with a
     `SmoothedEmbedding` creates the projection. Before training, call `adapt` to
     set the statistics of the text, which are saved with the model.
 
@@ -263,7 +263,7 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
             shape, words = (*shape, units), words[..., None]
         rates = ops.take(self.rates, words, axis=0)
         chance = self._uniform(shape)
-        # Where `chance` is below the rate, `chance / rate` is uniform again.
+        # Given `chance < rate`, `chance / rate` is again uniform in [0, 1).
         rows = self._propose(shape, chance / ops.maximum(rates, 1e-30))
         return words, chance < rates, rows
 
@@ -325,7 +325,7 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
         return self.l2 * ops.sum(self.coefficients() * squares)
 
     def get_build_config(self):
-        """Returns `None`, since the embedding builds the layer."""
+        """Returns no build config, since the embedding builds the layer."""
         return None
 
 

@@ -186,7 +186,7 @@ class AliasTable:
     Vose, 1991): draw k uniformly, and replace k by `aliases[k]` except with
     probability `thresholds[k]`."""
 
-    # A float32 cumulative sum could not tell a large vocabulary's words apart.
+    # Float32 cumulative sums would be the same for many rare words.
     thresholds: np.ndarray
     aliases: np.ndarray
 

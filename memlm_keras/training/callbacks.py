@@ -108,9 +108,9 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
 class CSVLogger(keras.callbacks.CSVLogger):
     """Writes the whole log after each epoch; a `Checkpoint` saves the rows.
 
-    Keras' logger appends lines: a power cut may truncate one, and a resumed run
-    may log an epoch twice. `read()` returns the rows in the log file, for
-    checkpoints of version 1.0, which do not contain the rows.
+    Keras' logger appends lines: a power cut may truncate the last line, and a
+    resumed run may log an epoch twice. `read()` returns the rows in the log
+    file, for checkpoints of version 1.0, which do not contain the rows.
     """
 
     def __init__(self, filename, read):
@@ -202,8 +202,8 @@ class HalveOnDrop(keras.callbacks.Callback):
 
     Weissenborn (2016, Section 5.1) halves when the validation accuracy falls
     over an epoch. Keras' `ReduceLROnPlateau` compares with the best value so
-    far instead, so it also halves while a metric recovers. Halving discards
-    earlier values, so the rate is halved at most once in `epochs` epochs.
+    far instead, so it also halves while a metric recovers. Halving discards the
+    metric's values, so the rate is halved at most once in `epochs` epochs.
 
     Args:
         monitor: String, name of a metric; larger values are better.

@@ -96,8 +96,8 @@ class Checkpoint(keras.callbacks.Callback):
         # Number of batches done in this epoch, and metrics after its last
         # batch, because validation overwrites them.
         self._done, self._metrics = 0, None
-        # Whether the saved run stopped during validation. In that case, the
-        # last batch is trained again, and the saved state replaces its result.
+        # Whether the saved run stopped during validation. If so, the last batch
+        # is trained again, and the saved state replaces the result.
         self._validating = False
         if self.path.exists():
             self._saved = read(self.path)
@@ -158,8 +158,8 @@ class Checkpoint(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         if self._saved is not None:
-            # Keras builds metrics in the first step, so the saved sums are
-            # added after it, unless an epoch begins, which resets metrics.
+            # Keras builds metrics in the first step, so saved sums are added
+            # after that step; the start of an epoch resets metrics instead.
             if self._validating:
                 for group in self._variables():
                     self._assign(group)
@@ -239,7 +239,7 @@ class Checkpoint(keras.callbacks.Callback):
         write(self.path, meta, arrays)
 
     def _variables(self):
-        """Returns a dict from groups to lists of variables."""
+        """Returns the variables to save, by group, such as `"optimizer"`."""
         metrics = self.model.metrics_variables
         excluded = {id(variable) for variable in metrics}
         return {
@@ -423,7 +423,7 @@ def _array(variable):
 
 
 def _shown(rate):
-    # Further digits are rounding errors of float32.
+    # More than six digits would show rounding errors of float32.
     if isinstance(rate, float):
         return f"{rate:.6g}"
     return rate["class_name"] if isinstance(rate, dict) else str(rate)
@@ -449,7 +449,7 @@ def read(path):
             saved = {key: archive[key] for key in archive.files}
         meta = json.loads(str(saved.pop("meta")))
         if meta["format"] == FORMAT:
-            # ZIP archives have checksums for arrays, but not for their names.
+            # A ZIP archive has checksums for arrays, but not for arrays' names.
             if meta.pop("checksum") != _checksum(meta, saved):
                 raise ValueError("its checksum is wrong")
     if meta["format"] != FORMAT:

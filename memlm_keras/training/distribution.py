@@ -175,7 +175,7 @@ def share_of_weight(weight, targets):
 
 
 def set_clipping(model):
-    """Makes the optimizer clip gradients in place, and sums over replicas."""
+    """Makes the optimizer clip in place, and clip sums over replicas."""
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     usual = keras.optimizers.Optimizer._clip_gradients
     own = getattr(type(optimizer), "_clip_gradients", None)

@@ -46,7 +46,7 @@ class Steps:
         self.recordings = {}
         self.possible = True
         self.cuda_graphs = os.environ.get(VARIABLE) == "1"
-        # Graphs share their memory, since they never run at the same time.
+        # CUDA graphs share memory, since they never run at the same time.
         self.pool = functools.cache(torch.cuda.graph_pool_handle)
 
     def __call__(self, data):
@@ -165,7 +165,7 @@ class CudaGraph:
         for place, tensor in zip(self.inputs, tensors):
             place.copy_(tensor)
         self.graph.replay()
-        # The next replay writes into the same memory.
+        # Copy results, since the next replay overwrites their memory.
         return [output.clone() for output in self.outputs]
 
     def _capture(self, tensors):
