@@ -1,4 +1,4 @@
-"""Shared by all tests: seeds, hypothesis profiles and gradients."""
+"""Fixtures and settings of all tests: seeds, hypothesis profiles, gradients."""
 
 import collections
 import gc
@@ -10,7 +10,7 @@ import time
 
 BEGAN = time.monotonic()
 
-# Variables that choose among a backend's kernels, as they were given.
+# Environment variables that select a backend's kernels, with their values.
 ASKED = [
     f"{name}={os.environ[name]}"
     for name in (
@@ -25,10 +25,10 @@ ASKED = [
     if name in os.environ
 ]
 
-# What tests compile runs a few times on a few numbers: a quick compiler pays.
+# Compiled functions run only a few times, so turn off slow optimizations.
 QUICK = "--xla_backend_optimization_level=0"
 if os.environ.get("KERAS_BACKEND") == "jax" and (
-    # A flag that another version does not know would end the process.
+    # An unknown flag would end the process in another version of XLA.
     importlib.metadata.version("jaxlib").startswith("0.10.")
 ):
     QUICK += (
@@ -37,10 +37,10 @@ if os.environ.get("KERAS_BACKEND") == "jax" and (
     )
 if QUICK not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = f"{QUICK} {os.environ.get('XLA_FLAGS', '')}"
-# Several processes test at once: threads of each would wait for the others.
+# Several test processes may run at once, so each uses one thread.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# What JAX has compiled is kept for other modules and later runs.
+# Keep compiled functions of JAX for other modules and later runs.
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR",
     str(pathlib.Path(__file__).parents[1] / ".pytest_cache" / "jax"),
@@ -55,7 +55,7 @@ from corpus_files import write_splits
 from hypothesis import settings
 from told import Told
 
-# Each example is of other shapes, which JAX and TensorFlow compile anew.
+# JAX and TensorFlow compile again for the new shapes of each example.
 EXAMPLES = 12 if keras.backend.backend() == "torch" else 3
 settings.register_profile("local", deadline=None, max_examples=EXAMPLES)
 settings.register_profile(
@@ -64,15 +64,15 @@ settings.register_profile(
 settings.load_profile("ci" if "CI" in os.environ else "local")
 
 
-# Counts modules that are through.
+# Counts test modules that have ended.
 MODULES = itertools.count(1)
-# Their tests start programs and write models: several processes begin with
-# these files, and end with files of tests that take no time.
+# Folders with slow tests, which start programs and write models: parallel
+# processes run these tests first, and fast tests last.
 LONGEST = ("serving", "integrations", "experiments", "recipes", "docs")
 
 
 def pytest_configure(config):
-    """`--dist loadfile` deals files in the order in which they stand."""
+    """Makes `--dist loadfile` distribute files in the order of collection."""
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
 
@@ -86,15 +86,15 @@ def pytest_addoption(parser):
 
 
 def pytest_ignore_collect(collection_path, config):
-    """`-m "not slow and backend"` imports no file without such a test."""
+    """With `-m backend`, skips importing files without a test for backends."""
     asks = config.option.markexpr in ("not slow and backend", "backend")
     if asks and collection_path.match("test_*.py"):
         return "mark.backend" not in collection_path.read_text("utf-8") or None
 
 
 def pytest_collection_modifyitems(config, items):
-    """Deselects tests that their mark `backend` keeps for other backends."""
-    # A test that is named with its parameters runs with them.
+    """Deselects tests whose mark `backend` names only other backends."""
+    # A test that the command line names with parameters always runs.
     named = any("[" in argument for argument in config.args)
     seen = None if named else collections.Counter()
     chosen = [_runs_here(item, seen) for item in items]
@@ -113,7 +113,8 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """Says what passed, on which backend and kernels, in how many minutes."""
+    """Prints the numbers of outcomes, the backend, its kernels, and the
+    minutes."""
     counts = [
         f"{len(terminalreporter.getreports(outcome))} {outcome}"
         for outcome in ("passed", "failed", "error", "skipped")
@@ -127,24 +128,26 @@ def pytest_terminal_summary(terminalreporter, config):
 
 
 def _runs_here(item, seen):
-    """Whether the backend is one of `backend("name", ...)`. Of the parameters
-    of a test with `backend(one_in=n)`, PyTorch has all, and others 1/n."""
+    """Returns whether a test runs on this backend: `backend("name", ...)` names
+    its backends; with `backend(one_in=n)`, PyTorch runs a test with all
+    parameters, and other backends with every n-th."""
     mark, backend = item.get_closest_marker("backend"), keras.backend.backend()
     if not mark or backend == "torch" and not mark.args:
         return True
     if "one_in" in mark.kwargs and seen is not None:
         seen[item.function] += 1
-        # JAX takes others than TensorFlow.
+        # JAX and TensorFlow run different parameters.
         place = seen[item.function] - (1 if backend == "tensorflow" else 2)
         return place % mark.kwargs["one_in"] == 0
     return not mark.args or backend in mark.args
 
 
 def pytest_sessionstart(session):
-    """Leaves TensorFlow's graphs as they are: they run a few times each.
+    """Turns off optimization of TensorFlow's graphs, which run only a few
+    times.
 
-    Its own seed is not set: Keras does not draw by it, and setting it makes
-    each graph be prepared anew.
+    TensorFlow's global seed is not set, because Keras does not use it, and
+    setting it would discard prepared graphs.
     """
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
@@ -157,11 +160,11 @@ def pytest_sessionstart(session):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
-    """Skips tests that XLA cannot compile for the processor."""
+    """Skips tests that XLA cannot compile for this processor."""
     try:
         return (yield)
     except Exception as error:
-        # XLA has no function of its own that converts float16 to float32.
+        # XLA itself cannot convert float16 to float32 on some processors.
         unknown = "Failed to materialize symbols"
         if unknown not in str(error) or _converts_float16(unknown):
             raise
@@ -169,7 +172,7 @@ def pytest_runtest_call(item):
 
 
 def _converts_float16(unknown):
-    """Whether the backend has what it needs to convert float16."""
+    """Returns whether the backend can convert float16 to float32."""
     try:
         keras.ops.cast(keras.ops.ones(1, "float16"), "float32")
     except Exception as error:
@@ -179,7 +182,8 @@ def _converts_float16(unknown):
 
 @pytest.fixture
 def told(capfd):
-    """`told(main, *arguments)`: `Told` of a call that returns a status."""
+    """`told(main, *arguments)`: captures a call that returns an exit status as
+    a `Told`."""
 
     def call(main, *arguments):
         capfd.readouterr()
@@ -190,7 +194,7 @@ def told(capfd):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Where a user works: a text, and a cache and runs of one's own."""
+    """Working folder of a user, with a text, a cache and run folders."""
     write_splits(tmp_path / "text", unknown=True)
     monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("KERAS_BACKEND", keras.backend.backend())
@@ -200,7 +204,8 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def memlm_command(tmp_path, monkeypatch, told):
-    """`memlm_command(*arguments)`: `Told` of `memlm`, run in a new folder."""
+    """`memlm_command(*arguments)`: runs `memlm` in a new folder; returns a
+    `Told`."""
     from memlm_keras.experiments import command_line
 
     monkeypatch.chdir(tmp_path)
@@ -210,7 +215,7 @@ def memlm_command(tmp_path, monkeypatch, told):
 
 @pytest.fixture
 def papers_kept(monkeypatch):
-    """Forgets after a test which papers it registered."""
+    """Removes the papers that a test registered."""
     from memlm_keras import registry
 
     registry.names()
@@ -219,8 +224,9 @@ def papers_kept(monkeypatch):
 
 @pytest.fixture(scope="session", autouse=True)
 def freeze_what_stays():
-    """Keeps modules out of garbage collections, which `quantize` asks for."""
-    # Imports TensorFlow, whatever the backend.
+    """Excludes modules from garbage collection, which `quantize` calls
+    often."""
+    # This call imports TensorFlow on every backend.
     keras.utils.set_random_seed(0)
     gc.collect()
     gc.freeze()
@@ -233,13 +239,13 @@ def seed():
 
 @pytest.fixture
 def xla():
-    """A test trains as users do on TensorFlow: small models by XLA."""
+    """Lets a test train small models with XLA on TensorFlow, as users do."""
 
 
 @pytest.fixture(autouse=True)
 def train_without_xla(request, monkeypatch):
-    """XLA compiles for seconds what runs for less: on TensorFlow, tests train
-    without it if they do not ask for `xla`."""
+    """Turns off XLA in training on TensorFlow, where compiling would take
+    longer than the steps; tests that request `xla` keep XLA."""
     if keras.backend.backend() == "tensorflow" and (
         "xla" not in request.fixturenames
     ):
@@ -252,13 +258,13 @@ def train_without_xla(request, monkeypatch):
 
 @pytest.fixture
 def random():
-    """NumPy generator of a test's own."""
+    """Returns a NumPy generator with a fixed seed."""
     return np.random.default_rng(20170215)
 
 
 @pytest.fixture
 def reloaded(tmp_path):
-    """`reloaded(model)`: what the file of a model holds."""
+    """`reloaded(model)`: saves a model and returns the loaded copy."""
 
     def through_a_file(model):
         model.save(tmp_path / "model.keras")
@@ -269,16 +275,16 @@ def reloaded(tmp_path):
 
 @pytest.fixture(scope="module", autouse=True)
 def forget_what_was_compiled():
-    """Frees what a module has compiled, once it is through.
+    """Frees the functions that a test module has compiled, after its last test.
 
-    Each function that JAX compiles is mapped into memory by itself. A process
-    may have so many mappings and no more (65,530 on Linux), and crashes beyond.
+    JAX maps each compiled function into memory separately, and a process with
+    too many mappings (65,530 on Linux) crashes.
     """
     yield
     if keras.backend.backend() == "tensorflow":
         _forget_graphs()
     if next(MODULES) % 8 == 0:
-        # Looking at all objects takes half a second.
+        # A collection of all objects takes half a second, so collect rarely.
         gc.unfreeze()
     gc.collect()
     if keras.backend.backend() == "jax":
@@ -286,15 +292,15 @@ def forget_what_was_compiled():
 
         jax.clear_caches()
         gc.collect()
-    # What has been imported meanwhile stays, and `quantize` collects garbage
-    # once for each layer.
+    # Newly imported modules stay: exclude them from the collections that
+    # `quantize` starts for each layer.
     gc.freeze()
 
 
 def _forget_graphs():
-    """Frees graphs that are ready to run, and those with own gradients.
+    """Frees TensorFlow's prepared graphs, and graphs with custom gradients.
 
-    TensorFlow registers such a gradient for good, and it holds the graph.
+    TensorFlow never removes a registered gradient, which refers to its graph.
     """
     from tensorflow.python.eager import context
     from tensorflow.python.framework import ops
@@ -308,7 +314,7 @@ def _forget_graphs():
 
 @pytest.fixture(scope="session")
 def compiled():
-    """Compiles a function of explicit tensors, where that saves time."""
+    """Returns a decorator that compiles a function if that saves time."""
     if keras.backend.backend() == "jax":
         import jax
 
@@ -319,7 +325,8 @@ def compiled():
 
 
 def _a_graph_if_called_often(function):
-    """Making a graph takes as long as some calls without."""
+    """Makes a graph after a few calls, since making it takes as long as
+    several."""
     import tensorflow as tf
 
     graph, calls = tf.function(function), itertools.count()
@@ -332,10 +339,10 @@ def _a_graph_if_called_often(function):
 
 @pytest.fixture(scope="session")
 def gradients():
-    """`gradients(function, tensors)`: derivatives of a scalar function.
+    """`gradients(function, tensors)`: computes gradients of a scalar function.
 
     `function` takes one flat list of tensors and returns a scalar; the result
-    is the list of its derivatives with regard to each, as NumPy arrays.
+    is a list of its gradients for all tensors, as NumPy arrays.
     """
     return {
         "jax": _jax_gradients,
@@ -363,10 +370,10 @@ def _tensorflow_gradients(function, tensors):
 
     tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
     if any(size >= 100 for tensor in tensors for size in tensor.shape):
-        # A loop of so many steps is quicker in a graph.
+        # A loop of 100 or more steps is faster in a graph.
         differentiate = tf.function(differentiate)
     found = differentiate(tensors)
-    # The gradient of a table that is looked up in is sparse.
+    # The gradient of a look-up table is sparse: convert it.
     return [tf.convert_to_tensor(gradient).numpy() for gradient in found]
 
 

@@ -1,6 +1,6 @@
-"""Tiny files of corpora, in the formats in which those are published.
+"""Writes tiny corpora in the formats of the published corpora.
 
-Where words are drawn, they are the same in every call.
+Random words have fixed seeds, so every call writes the same words.
 """
 
 import json
@@ -14,7 +14,8 @@ WORDS = ("the", "old", "man", "saw", "a", "sea")
 
 
 def shared_data(*names):
-    """A path of `../shared/data`; without it, the test is skipped."""
+    """Returns a path below `../shared/data`; skips the test if it is
+    missing."""
     path = SHARED.joinpath(*names)
     if not path.exists():
         pytest.skip(f"{'/'.join(names)} is not in ../shared/data")
@@ -25,7 +26,7 @@ def shared_data(*names):
 
 
 def sentences(count, words=WORDS, seed=0):
-    """Draws sentences as lines of 1 to 11 words."""
+    """Draws `count` sentences of 1 to 11 words."""
     generator = np.random.default_rng(seed)
     return [
         " ".join(generator.choice(words, generator.integers(1, 12)))
@@ -34,14 +35,14 @@ def sentences(count, words=WORDS, seed=0):
 
 
 def write_lines(path, lines):
-    """Writes lines, each with its end, in UTF-8."""
+    """Writes a UTF-8 file with a line feed after each line."""
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def write_splits(folder, unknown=False):
     """Writes `train.txt`, `valid.txt` and `test.txt`, and makes the folder.
 
-    With `unknown` the first line of each has an `<unk>`.
+    With `unknown`, the first line of each file contains `<unk>`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     sizes = {"train": 60, "valid": 20, "test": 20}
@@ -53,14 +54,14 @@ def write_splits(folder, unknown=False):
 
 
 def write_file(path, lines=80):
-    """Writes one text of which the word `whale` alone is seen once."""
+    """Writes a text in which only the word `whale` occurs exactly once."""
     text = sentences(lines)
     text[3] += " whale"
     write_lines(path, text)
 
 
 def write_documents(folder, count=12):
-    """Writes one file a document, and makes the folder."""
+    """Makes a folder with one file for each document."""
     folder.mkdir(parents=True)
     for number in range(count):
         write_lines(folder / f"{number}.txt", sentences(6, seed=number))
@@ -76,13 +77,13 @@ CBT_WORD_TYPES = ("NE", "CN", "V", "P")
 
 
 def cbt_question(query=CBT_QUERY, context=CBT_SENTENCES):
-    """One question as text, with the blank line behind it."""
+    """Returns one question as text, followed by a blank line."""
     lines = [*context, query]
     return "".join(f"{n} {line}\n" for n, line in enumerate(lines, 1)) + "\n"
 
 
 def write_cbt(folder, word_types=CBT_WORD_TYPES):
-    """Writes the books and one, two and three questions of each type."""
+    """Writes the books, and files with 1, 2 and 3 questions for each type."""
     folder.mkdir(parents=True)
     for word_type in word_types:
         for number, ending in enumerate(CBT_ENDINGS, 1):
@@ -105,10 +106,11 @@ def write_cbt(folder, word_types=CBT_WORD_TYPES):
 
 
 def machine_form(texts, first=1):
-    """Texts of the questions, from number `first` on, and of the answers.
+    """Returns the text of the questions, numbered from `first`, and of the
+    answers.
 
-    `texts` are triples: a sentence without its stop and with `{}` at the blank,
-    five candidates, and the place of the answer.
+    `texts` contains triples: a sentence with `{}` for the blank and without the
+    full stop, five candidates, and the index of the answer.
     """
     questions, answers = [], []
     for number, (text, candidates, right) in enumerate(texts, first):
@@ -122,7 +124,7 @@ def machine_form(texts, first=1):
 
 
 def write_novels(folder):
-    """Writes novels of Project Gutenberg, and makes the folder."""
+    """Makes a folder with novels in Project Gutenberg's format."""
     folder.mkdir(parents=True)
     begin, end = (
         f"*** {word} OF THE PROJECT GUTENBERG EBOOK A TALE ***"
@@ -137,7 +139,7 @@ def write_novels(folder):
 
 
 def snli_record(label, premise, hypothesis):
-    """One pair as SNLI has it, its sentences as binary parses."""
+    """Returns a pair as a record of SNLI; the sentences are binary parses."""
     return {
         "annotator_labels": [label],
         "captionID": "3.jpg#1",
@@ -159,7 +161,7 @@ SNLI_RECORDS = [
 
 
 def write_snli(folder, ending=".jsonl"):
-    """Writes the same records for all three splits, and makes the folder."""
+    """Makes a folder with three splits that contain the same records."""
     folder.mkdir(parents=True)
     for name in ("train", "dev", "test"):
         if ending == ".jsonl":
@@ -171,7 +173,7 @@ def write_snli(folder, ending=".jsonl"):
 
 
 def write_sick(folder):
-    """Writes the files of the task, with a few pairs in each."""
+    """Writes the files of SICK with a few pairs each."""
     folder.mkdir(parents=True)
     generator = np.random.default_rng(0)
     labels = ("ENTAILMENT", "NEUTRAL", "CONTRADICTION")
@@ -186,7 +188,7 @@ def write_sick(folder):
 
 
 def write_vectors(path, words, dimension=3):
-    """Writes vectors of words as GloVe's are published."""
+    """Writes word vectors in GloVe's format."""
     generator = np.random.default_rng(0)
     write_lines(
         path,
@@ -203,7 +205,7 @@ def write_vectors(path, words, dimension=3):
 
 
 def suite(name="number_mine", **others):
-    """A suite of SyntaxGym, of words of `language_models`."""
+    """Returns a test suite of SyntaxGym with the words of the small models."""
     texts = {
         1: {"same": "w1 w2,w3,,w4 w5", "other": "w1 w2,w6 w7,w8,w4"},
         2: {"same": ",zebra,w2,w3", "other": "w1,zebra,w2,"},
@@ -267,7 +269,7 @@ _MANASSE = """\
 
 
 def write_examples(folder):
-    """Writes small files of the names that examples of docstrings give."""
+    """Writes small files with the names in the docstrings' examples."""
     lines = sentences(20)
     for name in ("train", "valid", "test", "notes"):
         write_lines(folder / f"{name}.txt", ["no it was n't", *lines])

@@ -1,4 +1,5 @@
-"""Exports of small models, as real engines run them, and their table."""
+"""Runs exported small models in real engines, and makes a table of the
+results."""
 
 import dataclasses
 import datetime
@@ -36,9 +37,9 @@ FAMILIES = tuple(
     weissenborn2016/am_gru_language_model
 """.split()
 )
-# Signatures of SavedModels that engines are asked for.
+# Signatures of SavedModels that the engines run.
 SIGNATURES = ("serving_default", "score", "step", "initial_state")
-# The memory of a program that starts another and prints how much it took.
+# Program that runs another program and prints its peak memory.
 _MEASURED = """
 import resource, subprocess, sys
 code = subprocess.run(sys.argv[1:]).returncode
@@ -50,8 +51,8 @@ sys.exit(code)
 
 @dataclasses.dataclass
 class Run:
-    """The largest difference of log-probabilities by an engine from those by
-    the model, and what a word and the process took."""
+    """Largest difference of log-probabilities between engine and model, the
+    time of a word, and the memory of the process."""
 
     difference: float
     milliseconds: float
@@ -59,8 +60,8 @@ class Run:
 
 
 class Exported:
-    """A small model of a preset, its files by format, each written once, and
-    the log-probabilities `(STEPS, V)` that it gives some ids."""
+    """A small model of a preset, its exported files, each written at first use,
+    and its log-probabilities `(STEPS, V)` for some ids."""
 
     def __init__(self, name, folder):
         self.name = name
@@ -72,7 +73,7 @@ class Exported:
         self.expected = self.by_model(self.ids)
 
     def by_model(self, ids):
-        """Log-probabilities `(STEPS, V)` after each of some ids."""
+        """Computes log-probabilities `(STEPS, V)` after each id."""
         logits, _ = self.model.step(
             ids[None].astype("int32"), self.model.initial_state(1)
         )
@@ -92,8 +93,8 @@ class Exported:
 
     @functools.cached_property
     def saved_model(self):
-        """A SavedModel whose most probable words are all; the names of its
-        tensors are in a file beside it."""
+        """Exports a SavedModel that returns all words as the most probable
+        ones; a file beside it contains the names of its tensors."""
         from tensorflow.core.protobuf import saved_model_pb2
 
         path = self.folder / "1"
@@ -118,19 +119,19 @@ class Exported:
 
     @functools.cached_property
     def triton(self):
-        """A model repository with the model `lm`."""
+        """Exports a Triton model repository with the model `lm`."""
         path = self.folder / "repository"
         export(self.model, path / "lm", format="triton")
         return path
 
 
 class Refused(Exception):
-    """The engine does not run the file."""
+    """Raised if the engine cannot run the file."""
 
 
 def run(exported, command, **options):
-    """Runs a program that writes the scores to its last argument, which is
-    added, and says how long a word takes."""
+    """Runs a program with the path of a scores file as an additional last
+    argument; the program writes the file and prints the time of a word."""
     with tempfile.TemporaryDirectory() as folder:
         scores = pathlib.Path(folder, "scores.f32")
         errors = measured([*command, scores], **options).stderr
@@ -139,7 +140,7 @@ def run(exported, command, **options):
 
 
 def of_errors(differences, errors):
-    """A run whose time and memory are on a standard error."""
+    """Returns a `Run` with the time and memory printed to standard error."""
     return Run(
         float(np.abs(differences).max()),
         float(re.search(r"^(\S+) ms a word$", errors, re.M)[1]),
@@ -148,7 +149,8 @@ def of_errors(differences, errors):
 
 
 def measured(command, **options):
-    """Runs a program; returns the process, with its memory in its error."""
+    """Runs a program; its memory use is printed to the returned standard
+    error."""
     done = subprocess.run(
         [sys.executable, "-IS", "-c", _MEASURED, *map(str, command)],
         capture_output=True,
@@ -164,7 +166,7 @@ def measured(command, **options):
 
 
 class InPython:
-    """An engine whose client is a class of `engine_client.py`."""
+    """A Python engine, whose client is a class of `engine_client.py`."""
 
     def __init__(self, package, client, format):
         self.package = package
@@ -172,7 +174,7 @@ class InPython:
         self.format = format
 
     def missing(self):
-        """The reason not to run it here, or `None`."""
+        """Returns why the engine cannot run here, or `None`."""
         if importlib.util.find_spec(self.package) is None:
             return f"{self.package} is not installed"
         return None
@@ -190,20 +192,20 @@ class InPython:
 
 
 class OfWords:
-    """A client of `deploy/`, which reads words of an ONNX file."""
+    """A client from `deploy/`, which reads words and runs an ONNX file."""
 
     def run(self, exported):
         tokens = exported.model.vocabulary.tokens
         return run(
             exported,
             [*self.command(), exported.onnx],
-            # The end, which comes first, is the client's own.
+            # The client itself adds the end of a sentence that begins the ids.
             input="\n".join(tokens[id] for id in exported.ids[1:]),
         )
 
 
 class InCpp(OfWords):
-    """onnxruntime's C++ library, in $ONNXRUNTIME_HOME or of the system."""
+    """onnxruntime's C++ library from $ONNXRUNTIME_HOME or /usr."""
 
     def missing(self):
         if shutil.which("c++") is None:
@@ -217,7 +219,7 @@ class InCpp(OfWords):
 
 
 _HOME = pathlib.Path(os.environ.get("ONNXRUNTIME_HOME", "/usr"))
-# In a folder of their own where a system has them.
+# Some systems have the headers in a subfolder.
 HEADERS = sorted(_HOME.glob("include/**/onnxruntime_cxx_api.h"))
 
 
@@ -241,7 +243,7 @@ def compiled_client():
 
 
 class InNode(OfWords):
-    """onnxruntime-node, in a folder of $NODE_PATH."""
+    """onnxruntime-node from a folder in $NODE_PATH."""
 
     def missing(self):
         if shutil.which("node") is None:
@@ -259,8 +261,9 @@ class InNode(OfWords):
 
 
 class InTriton:
-    """The server of $TRITON_PYTHON, which has `nvidia-pytriton`, onnxruntime
-    and no ONNX backend: a Python model takes its place."""
+    """Triton from the Python $TRITON_PYTHON, with `nvidia-pytriton` and
+    onnxruntime. This server has no ONNX backend, so a Python model runs the
+    ONNX file."""
 
     def missing(self):
         if not os.environ.get("TRITON_PYTHON"):
@@ -278,14 +281,15 @@ class InTriton:
         return dataclasses.replace(found, mebibytes=float(server[1]) / 1024)
 
     def with_python_model(self, exported):
-        """The repository, with a Python model that runs the ONNX file."""
+        """Copies the repository, with a Python model that runs the ONNX
+        file."""
         repository = exported.folder / "python"
         shutil.copytree(exported.triton, repository)
         path = repository / "lm" / "config.pbtxt"
         config = path.read_text().replace(
             'platform: "onnxruntime_onnx"', 'backend: "python"'
         )
-        # All states, up to the end of the block.
+        # Remove all blocks `state` from the configuration.
         config = re.sub(r"(?ms)^  state \{$.*(?=^\}$)", "", config)
         path.write_text(config)
         model = repository / "lm" / "1" / "model.py"
@@ -293,8 +297,8 @@ class InTriton:
         return repository
 
     def serve(self, exported, repository):
-        """Log-probabilities `(3, STEPS, V)` by the client of a repository, its
-        output and its error."""
+        """Serves a repository; returns log-probabilities `(3, STEPS, V)` from
+        the client, and the client's standard output and standard error."""
         path = exported.folder / "triton.f32"
         client = os.environ["TRITON_PYTHON"], "-I", CLIENTS / "triton_client.py"
         arguments = repository, exported.folder / "ids.npy", path
@@ -304,7 +308,8 @@ class InTriton:
 
 
 class InSherpa:
-    """Streaming recognition, of one path with a score for each token."""
+    """sherpa-onnx's streaming recognizer, with one path and a score per
+    token."""
 
     def missing(self):
         if importlib.util.find_spec("sherpa_onnx") is None:
@@ -347,7 +352,7 @@ ENGINES = {
 
 
 def write_log(path, families):
-    """Writes what was measured, by families and engines, as JSON."""
+    """Writes the results of all families and engines as JSON."""
     packages = ("tensorflow", "onnxruntime", "openvino", "ai-edge-litert")
     log = {
         "date": datetime.date.today().isoformat(),
@@ -362,7 +367,7 @@ def write_log(path, families):
 
 
 def table(log):
-    """The table of the page: one row for each engine, as Markdown."""
+    """Returns the documentation's table in Markdown, one row per engine."""
     lines = [
         "| engine | kinds that run | largest difference | ms a word | MiB |",
         "|---|---|---|---|---|",
@@ -383,5 +388,5 @@ def table(log):
 
 
 def is_right(found):
-    """Whether an engine ran a model with the right probabilities."""
+    """Returns whether an engine computed the model's probabilities."""
     return "refused" not in found and found["difference"] <= 0.1

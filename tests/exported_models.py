@@ -1,4 +1,4 @@
-"""Small models of all kinds, whose exports are compared with them."""
+"""Small models of all kinds, for comparison with their exports."""
 
 import keras
 
@@ -13,7 +13,7 @@ def of_memory(memory, size):
     return language_model(keras.layers.GRU(6), size=size, memory=memory)
 
 
-# Functions of the size of the vocabulary.
+# Functions that make a model with a given vocabulary size.
 MODELS = {
     "induction": lambda size=11: of_memory(
         memlm.memory.InductionAttention(window=3), size

@@ -1,4 +1,4 @@
-"""Language models that are small, and what tests do with them."""
+"""Small language models for tests, and functions that tests apply to them."""
 
 import functools
 
@@ -50,7 +50,7 @@ MEMORY = {
         window=3, kernel_initializer=keras.initializers.RandomUniform(-1, 1)
     ),
 }
-# Every memory, every kind of recurrent layer, and no more than that.
+# Each memory and each kind of recurrent layer, but not all their pairs.
 COMBINATIONS = [
     ("lstm", "none"),
     ("lstm", "attention"),
@@ -72,7 +72,7 @@ every_model = pytest.mark.parametrize("recurrent, memory", COMBINATIONS)
 
 
 def make(recurrent="lstm", memory="key_value_predict", **arguments):
-    """A model whose weights are large enough to tell models apart."""
+    """A model with weights so large that two models give different results."""
     keras.utils.set_random_seed(7)
     draw = keras.initializers.RandomUniform(-0.7, 0.7)
     arguments = {"initializer": draw, **arguments}
@@ -86,26 +86,27 @@ def make(recurrent="lstm", memory="key_value_predict", **arguments):
 
 
 def sharpened(memory, size):
-    """A model whose attention differs more from slot to slot than as drawn."""
+    """A model with weights four times as large, so attention differs by
+    slot."""
     model = LanguageModel(size, 8, [keras.layers.LSTM(8)], memory)
     for weight in model.weights:
         weight.assign(weight * 4.0)
     return model
 
 
-# What a test does not change may be shared, and stays compiled.
+# Tests that do not change a model share it, so it is compiled only once.
 shared = functools.cache(make)
 
 
 @functools.cache
 def counted():
-    """A trigram model of these words."""
+    """Returns a trigram model with the vocabulary of the small models."""
     tokens = np.random.default_rng(0).zipf(1.5, 400).astype("int32") % V
     tokens[7::8] = 0
     return KneserNey(V, order=3, discounts=0.5).fit(tokens, verbose=0)
 
 
-# Functions of one model of each kind that has scores of words.
+# One model of each kind that scores words, made when called.
 KINDS = {
     "lstm": lambda: shared("lstm", "none"),
     "memory": shared,
@@ -119,7 +120,7 @@ KINDS = {
 
 
 class Preferring:
-    """A model to which lower ids are more probable."""
+    """A model that gives lower ids a higher score."""
 
     causal, vocabulary_size, vocabulary = True, V, VOCABULARY
 
@@ -137,14 +138,15 @@ def array(tensor):
 
 
 def close(found, expected, tolerance=1e-5):
-    """Compares tensors, or states by their names."""
+    """Compares tensors, or dicts of tensors with the same keys."""
     if isinstance(expected, dict):
         assert set(found) == set(expected)
     assert_close(found, expected, rtol=tolerance, atol=tolerance)
 
 
 def stepped(model, tokens, state=None):
-    """Logits of one-token steps, and the state after them."""
+    """Returns the logits of one-token steps, and the state after the last
+    one."""
     state = model.initial_state(len(tokens)) if state is None else state
     logits = []
     for column in np.split(tokens, tokens.shape[1], axis=1):
@@ -154,7 +156,7 @@ def stepped(model, tokens, state=None):
 
 
 def summed(model, text, eos=False, begin=0, mean=False):
-    """The sum over the tokens from `begin` on, read one after another."""
+    """Sums log-probabilities from token `begin` on, reading single tokens."""
     ids = [0, *(VOCABULARY[word] for word in text.split()), *[0] * eos]
     total = 0.0
     if hasattr(model, "step"):
@@ -173,7 +175,8 @@ def summed(model, text, eos=False, begin=0, mean=False):
 
 
 def expected_of_batches(model, batches, attends=False):
-    """What steps give over batches, each row begun anew where it says so."""
+    """Computes batches step by step, and resets rows where `"reset"` is
+    true."""
     start = state = model.initial_state(batches.batch_size)
     scores, attention, weights = [], [], []
     for inputs, targets, sample_weight in batches:
@@ -208,7 +211,7 @@ def documents(batch_size=3, seed=5):
 
 
 def carried_on(model, state, training):
-    """Asserts that the model carries `state`: it goes on as `step` does."""
+    """Asserts that the model carries `state`, by comparing with `step`."""
     rows = len(next(iter(state.values())))
     probe = tokens_of(rows, 2, seed=9)
     logits = model(

@@ -1,4 +1,4 @@
-"""Shared by the tests of cells and memories."""
+"""Functions that the tests of cells and memories share."""
 
 import functools
 import inspect
@@ -17,13 +17,13 @@ tensor = ops.convert_to_tensor
 
 
 def normal(seed, *shape):
-    """Numbers of the standard normal distribution."""
+    """Draws float32 numbers from the standard normal distribution."""
     random = np.random.default_rng(seed)
     return random.normal(size=shape).astype("float32")
 
 
 def given_sizes(**others):
-    """Examples of small batches, each with a seed."""
+    """Decorates a test with hypothesis examples of small sizes and a seed."""
     sizes = {"batch_size": st.integers(1, 3), "time": st.integers(1, 6)}
     return given(**sizes, **others, seed=st.integers(0, 2**16))
 
@@ -46,14 +46,15 @@ def assert_close(found, expected, rtol=1e-4, atol=1e-5):
 
 
 def everything(call):
-    """A call of a memory that returns outputs, state and attention weights."""
+    """Returns a memory's call with outputs, state and attention weights."""
     return functools.partial(
         call, return_state=True, return_attention_scores=True
     )
 
 
 def assert_shares(found, expected, draws):
-    """Shares of so many independent draws are as probable as expected."""
+    """Asserts that frequencies in `draws` draws fit the expected
+    probabilities."""
     deviation = np.sqrt(expected * (1 - expected) / np.maximum(draws, 1))
     assert np.all(np.abs(found - expected) <= 4.5 * deviation + 1e-9)
 
@@ -66,7 +67,7 @@ def assert_weights_differ(weights):
 
 
 def revived(layer):
-    """A layer made of the configuration of another, through JSON."""
+    """Returns a copy of a layer, made from its config in JSON."""
     config = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
     other = keras.saving.deserialize_keras_object(config, safe_mode=True)
     assert type(other) is type(layer)
@@ -75,7 +76,8 @@ def revived(layer):
 
 
 def assert_arguments_survive(kind, arguments, **others):
-    """A layer of all arguments of a class, and its revival by `get_config`."""
+    """Makes a layer with all arguments of its class; returns it and its
+    copy."""
     signature = inspect.signature(kind.__init__).parameters
     assert set(signature) - {"self", "kwargs"} == set(arguments)
     layer = kind(**arguments, **others)
@@ -84,7 +86,8 @@ def assert_arguments_survive(kind, arguments, **others):
 
 
 def initializers(limit=1.0):
-    """Arguments of a cell whose weights are all different."""
+    """Returns initializer arguments that make all weights of a cell
+    different."""
     return {
         f"{weight}_initializer": uniform(seed, limit)
         for seed, weight in enumerate(("kernel", "recurrent", "bias"))
@@ -92,13 +95,13 @@ def initializers(limit=1.0):
 
 
 def layer_of(cell, kind=ProjectedRNN, **arguments):
-    """A layer of the cell that returns outputs and states of all steps."""
+    """Returns a layer with a cell; calls return all outputs and the states."""
     return kind(cell, return_sequences=True, return_state=True, **arguments)
 
 
 def assert_memory_gradients(gradients, layer, outputs, reference, *arguments):
-    """Of the outputs of a memory with regard to its inputs and weights, of
-    which `reference(inputs, weights)` computes the same."""
+    """Checks gradients of a memory's outputs for its inputs and weights,
+    against derivatives of `reference(inputs, weights)`."""
     values = [outputs, *layer.get_weights()]
     direction = normal(6, *reference(outputs, values[1:]).shape)
 
@@ -114,8 +117,8 @@ def assert_memory_gradients(gradients, layer, outputs, reference, *arguments):
 
 
 def assert_window_gradients(gradients, layer, outputs, state, reference):
-    """Of outputs and attention with regard to inputs, window and weights, of
-    which `reference(inputs, window, weights)` computes the same."""
+    """Checks gradients of outputs and attention for inputs, window and weights,
+    against derivatives of `reference(inputs, window, weights)`."""
     filled = tensor(state["filled"])
     values = [outputs, state["window"], *layer.get_weights()]
     toward, toward_attention = (
@@ -145,8 +148,8 @@ def assert_window_gradients(gradients, layer, outputs, state, reference):
 def assert_cell_gradients(
     gradients, cell, inputs, states, reference, training=False
 ):
-    """Of the outputs of a built cell with regard to inputs, states and weights,
-    of which `reference(inputs, states, weights)` computes the same."""
+    """Checks gradients of a built cell's outputs for inputs, states and
+    weights, against derivatives of `reference(inputs, states, weights)`."""
     layer = ProjectedRNN(cell, return_sequences=True)
     layer.build(inputs.shape)
     count = len(states)
@@ -170,5 +173,6 @@ def assert_cell_gradients(
 
 
 def uniform(seed=None, limit=1.0):
-    """An initializer whose weights are large enough to tell them apart."""
+    """Returns a uniform initializer with a large range: weights differ
+    clearly."""
     return keras.initializers.RandomUniform(-limit, limit, seed=seed)

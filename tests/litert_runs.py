@@ -1,11 +1,11 @@
-"""LiteRT files as a phone runs them."""
+"""Runs LiteRT files as a phone does."""
 
 import numpy as np
 from serving.engine_client import LiteRt
 
 
 class Session(LiteRt):
-    """A file, and the state that goes in and out of it."""
+    """A LiteRT file, and the state that each step reads and returns."""
 
     def step(self, token_ids):
         found = self.run(token_ids=token_ids, **self.state)
@@ -13,7 +13,7 @@ class Session(LiteRt):
         return found
 
     def names(self):
-        """Names of its inputs and of its outputs, as of tensors."""
+        """Returns the tensor names of the inputs and of the outputs."""
         inputs = self.interpreter.get_input_details()
         outputs = self.interpreter.get_output_details()
         return [sorted(one["name"] for one in o) for o in (inputs, outputs)]
@@ -23,7 +23,7 @@ class Session(LiteRt):
         return {operator["op_name"] for operator in details}
 
     def constants(self, dtype):
-        """How many numbers of a type its weights have."""
+        """Returns the number of elements of all weights with a dtype."""
         return sum(
             np.prod(one["shape"])
             for one in self.interpreter.get_tensor_details()
@@ -32,7 +32,8 @@ class Session(LiteRt):
 
 
 def require_names(session):
-    """Tensors have the names of the signature, and none is in and out."""
+    """Asserts that tensors have the signature's names, different for inputs and
+    outputs."""
     answers = ["log_probabilities", "top_k_ids", "top_k_log_probabilities"]
     answers += [f"next_{name}" for name in session.state]
     inputs = sorted(["token_ids", *session.state])

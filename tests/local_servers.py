@@ -1,6 +1,6 @@
-"""Local servers that keep the rules of TensorFlow Serving's documents.
+"""Local servers that behave as TensorFlow Serving's documentation says.
 
-They answer with a SavedModel that TensorFlow loads, by REST and by gRPC.
+The servers answer by REST and gRPC, and run SavedModels in TensorFlow.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ _MODEL = re.compile(
 
 
 class Models:
-    """Versions of one model, of a dict of paths of SavedModels."""
+    """Versions of one model, loaded from a dict of paths to SavedModels."""
 
     def __init__(self, name, paths):
         self.name = name
@@ -35,7 +35,7 @@ class Models:
         return self.versions[version]
 
     def run(self, name, version, signature, inputs):
-        """Outputs of a signature, as NumPy arrays."""
+        """Returns the outputs of a signature as NumPy arrays."""
         signatures = self.find(name, version)
         if signature not in signatures:
             raise Refused(f"Serving signature key {signature!r} not found.")
@@ -57,7 +57,7 @@ class Models:
 
 
 class NotFound(Exception):
-    """No such model, or version."""
+    """The server has no such model, or no such version."""
 
 
 class Refused(Exception):
@@ -154,7 +154,7 @@ def _plain(array):
 
 @contextlib.contextmanager
 def rest(models):
-    """Serves models by REST; gives the address."""
+    """Serves models by REST; yields the server's address."""
     server = http.server.ThreadingHTTPServer(("localhost", 0), _Handler)
     server.models = models
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -170,7 +170,7 @@ def rest(models):
 
 @contextlib.contextmanager
 def grpc(models):
-    """Serves models by gRPC; gives the address."""
+    """Serves models by gRPC; yields the server's address."""
     import grpc as library
     from tensorflow_serving.apis import get_model_status_pb2
     from tensorflow_serving.apis import model_service_pb2_grpc
@@ -211,7 +211,7 @@ def grpc(models):
                     answer.outputs[key].CopyFrom(tf.make_tensor_proto(value))
                 return answer
 
-    # A server takes any size; it is the client that does not by itself.
+    # The server accepts messages of any size; a client limits the size.
     server = library.server(
         futures.ThreadPoolExecutor(4),
         options=[("grpc.max_receive_message_length", -1)],

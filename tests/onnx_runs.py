@@ -1,4 +1,4 @@
-"""ONNX files as engines run them, compared with `step`."""
+"""Runs ONNX files as engines do, for comparison with `step`."""
 
 import collections
 import json
@@ -12,7 +12,7 @@ ROWS = 3
 
 @keras.saving.register_keras_serializable(package="tests")
 class CellThatBegins(keras.layers.SimpleRNNCell):
-    """A cell whose state does not begin with zeros."""
+    """A cell with an initial state that is not zero."""
 
     def get_initial_state(self, batch_size=None):
         start = keras.ops.arange(self.units, dtype="float32") / self.units
@@ -32,7 +32,8 @@ def metadata(engine):
 
 
 def some_ids(lm, steps):
-    """Ids `(steps, ROWS, 1)`; the first are those of an end of a sentence."""
+    """Draws ids `(steps, ROWS, 1)`; each row begins with an end of a
+    sentence."""
     random = np.random.default_rng(3)
     ids = random.integers(lm.vocabulary_size, size=(steps, ROWS, 1))
     ids[0] = 0
@@ -40,7 +41,8 @@ def some_ids(lm, steps):
 
 
 def by_step(lm, ids):
-    """Log-probabilities `(steps, ROWS, V)` by `step`, and the last state."""
+    """Computes log-probabilities `(steps, ROWS, V)` and the last state by
+    `step`."""
     state, found = lm.initial_state(ROWS), []
     for column in ids:
         logits, state = lm.step(column, state)
@@ -49,7 +51,7 @@ def by_step(lm, ids):
 
 
 def by_name(path, ids):
-    """The same by a file with named state."""
+    """Computes the results of `by_step` from a file whose states have names."""
     engine = session(path)
     token_ids, *state = engine.get_inputs()
     assert (token_ids.name, token_ids.type) == ("token_ids", "tensor(int64)")
@@ -74,7 +76,8 @@ TYPES = {"tensor(float)": "float32", "tensor(int32)": "int32"}
 
 
 def by_sherpa(path, ids):
-    """The same by position, as sherpa-onnx has it: zeros, and handed back."""
+    """Computes the results of `by_step` as sherpa-onnx does: inputs by
+    position, states that begin with zeros."""
     engine = session(path)
     properties = metadata(engine)
     size = (int(properties["num_layers"]), ROWS, int(properties["hidden_size"]))
@@ -102,7 +105,7 @@ def require_equal(lm, path, steps=100):
 
 
 def operators(path):
-    """How often each operator stands in a file."""
+    """Counts the operators in an ONNX file."""
     import onnx
 
     nodes = onnx.load(path).graph.node

@@ -1,4 +1,4 @@
-"""One small model for each kind that the presets are of."""
+"""One small model for each kind of model among the presets."""
 
 import functools
 
@@ -11,19 +11,20 @@ from memlm_keras.smoothing import StreamStatistics
 
 V = 80
 MODELS = ("LanguageModel", "EntailmentClassifier", "SequenceAutoencoder")
-# The parts that distinguish the models of two presets, except their sizes.
+# Arguments whose layers distinguish kinds of models; sizes do not count.
 _PARTS = """
     embedding recurrent recurrent_hypothesis memory recurrent_above top encoder
     decoder head mixture
 """.split()
-# Parts of every model, and parts that matter for training alone.
+# Classes that do not count: in every model, or only for training.
 _PLAIN = ("Embedding", "OutputProjection")
 _DRAWN = ("keras.initializers", "keras.regularizers")
 
 
 @functools.cache
 def families():
-    """Dict from the first preset of each kind of model to all of its kind."""
+    """Returns a dict from the first preset of a kind to all presets of the
+    kind."""
     found = {}
     for model in MODELS:
         for name in registry.names(model):
@@ -34,15 +35,15 @@ def families():
 
 
 def vocabulary():
-    """The words of the small models."""
+    """Returns the vocabulary of the small models."""
     return memlm.data.Vocabulary([f"word_{id}" for id in range(V - 2)])
 
 
 def small(name, scale=0.1, words=None):
-    """A small model of a preset, with weights that distinguish words.
+    """Returns a small model of a preset, whose weights distinguish words.
 
-    By default it has a matrix of more than 1,024 numbers, as LiteRT leaves
-    others in float32, and the words of `vocabulary`.
+    By default, the model has a matrix of more than 1,024 numbers, since LiteRT
+    leaves smaller ones in float32, and the words of `vocabulary`.
     """
     words = words or vocabulary()
     keras.utils.set_random_seed(11)
@@ -58,7 +59,7 @@ def small(name, scale=0.1, words=None):
 
 
 def inputs_of(model):
-    """Inputs for a model of any kind, the same in every version."""
+    """Returns inputs for a model of any kind; versions must not change them."""
     tokens = np.arange(3 * 2 * 5, dtype="int32").reshape(3, 2, 5) % 23
     lengths = np.array([5, 3], "int32")
     if isinstance(model, memlm.EntailmentClassifier):

@@ -1,7 +1,7 @@
-"""Transducers with made-up weights, which sherpa-onnx decodes with our models.
+"""Small transducers that sherpa-onnx decodes with this package's models.
 
-The scores of a frame are those of a table, whatever is heard, and those of the
-token before it: what decoding must find can be computed from all paths.
+A token's score is the sum of a table entry for its frame and one for the
+previous token, whatever the audio. So tests compute the best path from all.
 """
 
 import itertools
@@ -21,13 +21,13 @@ from memlm_keras.serving import export
 CLIENT = pathlib.Path(__file__).parent / "serving" / "sherpa_client.py"
 PIECES = ["<blk>", "<sos/eos>", "<unk>", *(f"piece_{i}" for i in range(V - 3))]
 END = 1
-# Pieces that may be heard.
+# Id of the first piece that a transducer may emit.
 FIRST = 3
 
 
 def model(name, folder):
-    """A small model of a preset, over the tokens of the transducers, which are
-    in `tokens.txt`; and its files for both contracts."""
+    """Makes a small model of a preset for the transducers' tokens in
+    `tokens.txt`, and exports it in both formats of sherpa-onnx."""
     lines = (f"{piece} {id}\n" for id, piece in enumerate(PIECES))
     (folder / "tokens.txt").write_text("".join(lines))
     words = memlm.data.SubwordVocabulary.from_tokens_file(
@@ -41,7 +41,8 @@ def model(name, folder):
 
 
 def scores(lm, paths):
-    """Log-probabilities of tokens `(paths, T)` and of the ends `(paths,)`."""
+    """Returns the log-probabilities of tokens, `(paths, T)`, and ends,
+    `(paths,)`."""
     ids = np.pad(paths, ((0, 0), (1, 0)), constant_values=END)
     logits, _ = lm.step(ids.astype("int32"), lm.initial_state(len(ids)))
     logs = onnx_runs.array(keras.ops.log_softmax(logits))
@@ -50,8 +51,8 @@ def scores(lm, paths):
 
 
 def decode(folder, requests, run):
-    """Results of `requests`, by the client that `run` runs; and the answer of
-    `run` to a command."""
+    """Decodes `requests` by the client, which `run` starts as a command;
+    returns the results and what `run` returned."""
     (folder / "requests.json").write_text(json.dumps(requests))
     done = run(
         [
@@ -63,7 +64,7 @@ def decode(folder, requests, run):
 
 
 def request(folder, kind, streaming, scale, paths):
-    """One request for the transducer of a kind in a folder."""
+    """Returns a request for the transducer `kind` in a folder."""
     contract = "sherpa" if streaming else "sherpa_offline"
     return {
         "streaming": streaming,
@@ -75,7 +76,7 @@ def request(folder, kind, streaming, scale, paths):
 
 
 class Transducer:
-    """A transducer that hears one of `candidates` `(T, n)` in each frame."""
+    """A transducer that emits one of `candidates`, `(T, n)`, in each frame."""
 
     def __init__(self, candidates, random):
         frames = np.full((len(candidates), V), -100.0)
@@ -86,7 +87,8 @@ class Transducer:
         self.paths = np.array(list(itertools.product(*candidates)))
 
     def scores(self):
-        """Log-probabilities of all paths, without a language model."""
+        """Returns the log-probabilities of all paths without a language
+        model."""
         before = np.pad(self.paths, ((0, 0), (1, 0)))[:, :-1]
         logits = self.frames + self.context[before]
         logs = logits - np.logaddexp.reduce(logits, axis=2, keepdims=True)
@@ -113,7 +115,8 @@ class Transducer:
         constants = {"frames": self.frames, "size": np.array([count, V])}
         metadata = {}
         if streaming:
-            # One piece of 80 frames, and two states of one number.
+            # The encoder reads one chunk of 80 frames; its two states have size
+            # 1.
             metadata = {"model_type": "lstm", "num_encoder_layers": 1, "T": 80}
             metadata |= {"decode_chunk_len": 80}
             metadata |= {"rnn_hidden_size": 1, "d_model": 1}

@@ -1,4 +1,4 @@
-"""The training loops of `docs/custom_training.md`, as they stand there."""
+"""Runs the training loops of `docs/custom_training.md` unchanged."""
 
 import re
 

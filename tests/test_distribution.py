@@ -1,4 +1,4 @@
-"""Files of the sdist, and of the wheel that is built from it."""
+"""Checks the files of the sdist, and of the wheel built from the sdist."""
 
 import shutil
 import tarfile
@@ -20,7 +20,7 @@ PACKAGE = {
     for path in (ROOT / "memlm_keras").rglob("*")
     if path.is_file()
     and "__pycache__" not in path.parts
-    # Larger models and those of papers are in a clone only.
+    # Only a clone has the larger trained models and those of papers.
     and "english_large" not in path.parts
     and ("trained" not in path.parts or path.parts[-3] == "memlm")
 }
@@ -28,7 +28,8 @@ PACKAGE = {
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The sdist and the wheel, of a copy: building writes beside sources."""
+    """Builds sdist and wheel from a copy, since building writes beside
+    sources."""
     # As pyproject.toml requires it.
     pytest.importorskip("setuptools", "77")
     copy = tmp_path_factory.mktemp("copy")
@@ -48,7 +49,7 @@ def built(tmp_path_factory):
 
 
 def build(source, kind, folder):
-    """Builds as pip does, with the setuptools that is installed."""
+    """Builds as pip does, with the installed setuptools."""
     script = (
         "import sys; from setuptools import build_meta; "
         f"build_meta.build_{kind}(sys.argv[1])"

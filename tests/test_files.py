@@ -1,4 +1,5 @@
-"""Files written whole or not at all, by whoever, and errors of damaged ones."""
+"""Tests atomic writes by one or several processes, and errors of damaged
+files."""
 
 import errno
 import functools
@@ -24,7 +25,7 @@ def names(folder):
 
 
 def write(path, text="new", file=None, error=None):
-    """Writes a file; a folder with that file, if it is named; then fails."""
+    """Writes a file, or a folder with the file `file`; then raises `error`."""
     with atomic_path(path) as temporary:
         if file:
             temporary.mkdir()
@@ -85,7 +86,7 @@ def test_parents_that_cannot_be_made_or_written(tmp_path, below, monkeypatch):
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(OSError, match=f"Cannot write .*{below}"):
         write(tmp_path / below)
-    # Not by file modes, which do not bind the super-user.
+    # Replace `os.access`, since file modes do not restrict the super-user.
     monkeypatch.setattr("os.access", lambda path, mode: False)
     with pytest.raises(PermissionError, match="Cannot write .*result"):
         write(tmp_path / "result")
@@ -119,7 +120,7 @@ def test_missing_files_are_named(tmp_path):
 
 
 def in_processes(function, count):
-    """Runs `function(index)` in processes, and returns their exit codes."""
+    """Runs `function(index)` in `count` processes; returns their exit codes."""
     context = multiprocessing.get_context("fork")
     processes = [
         context.Process(target=function, args=(index,))
@@ -146,7 +147,7 @@ def test_processes_that_write_the_same_folder(tmp_path, monkeypatch, exchange):
                 temporary.mkdir()
                 for name in ("first", "second"):
                     (temporary / name).write_text(f"{index} {number}")
-            # At any time there is one or another.
+            # If folders are swapped, the target exists at any time.
             assert target.is_dir() or not exchange
 
     assert in_processes(write_often, 4) == [0] * 4
@@ -165,7 +166,7 @@ def test_folders_of_killed_writers_are_removed(tmp_path):
             os.kill(os.getpid(), signal.SIGKILL)
 
     assert in_processes(be_killed, 3) == [-signal.SIGKILL] * 3
-    # The last to begin may have removed those of the others.
+    # A later writer may have removed the folders of earlier ones.
     left = set(names(tmp_path)) - {"result"}
     assert left
     for name in left:
@@ -188,7 +189,8 @@ def test_folders_of_living_writers_stay(tmp_path):
 
 
 def test_killed_between_old_and_new(tmp_path, monkeypatch):
-    """The next writer restores the old folder, if two cannot be exchanged."""
+    """Where two folders cannot be swapped, the next writer restores the old
+    one."""
     monkeypatch.setattr(files, "_exchange", lambda one, other: False)
     target = tmp_path / "export"
     replace = os.replace
@@ -305,7 +307,8 @@ def test_damaged_models_are_named(model_path, random):
         if random.random() < 0.5:
             del damaged[position:]
         else:
-            # Flags of the archive may change and mean the same.
+            # Overwrite 8 bytes: a single changed bit of a ZIP flag may have no
+            # effect.
             damaged[position : position + 8] = random.bytes(8)
         model_path.write_bytes(bytes(damaged))
         try:

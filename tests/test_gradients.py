@@ -1,4 +1,4 @@
-"""Vectors of length one, at any size and in any precision."""
+"""Tests division of vectors by their length, for any length and precision."""
 
 import keras
 import numpy as np
@@ -14,14 +14,15 @@ from references.delta_rule import unit
 pytestmark = pytest.mark.backend
 
 SIZES = np.array([0, 1e-14, 1e-12, 1e-9, 1e-6, 1e-4, 1e-3, 1, 1e9])
-# Of vectors, and of complex numbers in parts, also of those kept if short.
+# Real vectors, and complex numbers in parts with two smallest divisors.
 pairs = pytest.mark.parametrize(
     "in_pair, least", [(False, UNIT), (True, UNIT), (True, (1.5, 1.5))]
 )
 
 
 def divide(vectors, in_pair, least=UNIT):
-    """Vectors `(S, N)` by their lengths, in parts of `(S,)` or together."""
+    """Divides vectors `(S, N)` by their lengths, as N parts or as one
+    tensor."""
     if not in_pair:
         return divide_by_length((vectors,), least, axis=-1)[0]
     parts = [vectors[:, i] for i in range(vectors.shape[1])]
@@ -60,7 +61,7 @@ def test_gradients_are_derivatives(in_pair, least, random, gradients):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_low_precision(dtype):
-    """Squares of such numbers are zero in float16."""
+    """Numbers whose squares are zero in float16 are divided exactly."""
     found = divide(keras.ops.full((1, 4), 2.0**-14, dtype), False)
     assert dtype_of(found) == dtype
     np.testing.assert_array_equal(keras.ops.cast(found, "float32"), 0.5)

@@ -16,8 +16,8 @@ from told import python
 
 import memlm_keras
 
-# What users may rely on. A new public name is added here; one that is taken
-# away breaks their programs.
+# Public names that users may rely on. Add each new public name here; removing a
+# name breaks users' programs.
 PUBLIC_NAMES = {
     "memlm_keras": """
         Ensemble EntailmentClassifier LanguageModel SequenceAutoencoder analysis
@@ -98,7 +98,7 @@ PUBLIC_NAMES = {
 }
 PUBLIC_NAMES = {name: text.split() for name, text in PUBLIC_NAMES.items()}
 
-# Large packages that few programs need, loaded where first used.
+# Large packages that few programs need, imported only at first use.
 LOADED_LATE = """
     IPython datasets keras_hub keras_nlp matplotlib nltk pandas scipy tensorflow
     tensorflow_text transformers
@@ -114,7 +114,8 @@ MODULES = ["memlm_keras", *(package.name for package in packages())]
 
 @functools.cache
 def modules_after(statement):
-    """Names of the top-level packages that a new interpreter then holds."""
+    """Returns the packages that a new interpreter has imported after
+    `statement`."""
     told = python("-c", f"import sys; {statement}; print(*sys.modules)")
     return {name.partition(".")[0] for name in told.out.split()}
 
@@ -128,7 +129,7 @@ def test_import_registers_all_classes(statement):
     names = "LanguageModel", "KeyValuePredict", "Perplexity"
     checks = "; ".join(registered.format(name) for name in names)
     loaded = modules_after(f"{statement}; {checks}")
-    # Keras itself imports some of them where they are installed.
+    # Keras itself imports some of these packages if they are installed.
     assert not (loaded & set(LOADED_LATE)) - modules_after("import keras")
 
 
@@ -170,7 +171,7 @@ def test_the_citation_is_of_this_version():
     assert newest.groups() == (citation["version"], released)
 
 
-# Described once, by Keras or by the class that introduces them.
+# Methods that Keras or a base class describes, so they need no docstring.
 DESCRIBED_ELSEWHERE = """
     build call compute_output_shape compute_output_spec from_config get_config
     load_own_variables save_own_variables
@@ -194,11 +195,12 @@ def test_everything_public_has_a_docstring():
     assert not missing
 
 
-# Their examples ask a service, and need PyTorch.
+# Modules whose examples need a running server or PyTorch.
 NOT_EXECUTED = {"client", "huggingface"}
-# Examples that split sentences.
+# Modules whose examples split sentences.
 NEED_SYNTOK = {"novels", "segmentation", "sentence_completion"}
-# Their examples write SavedModels: another backend starts TensorFlow for each.
+# Modules whose examples write SavedModels, which start TensorFlow each time on
+# other backends.
 WRITTEN_BY_TENSORFLOW = {"export", "exported"}
 DOCUMENTED = [
     pytest.param(name, marks=pytest.mark.backend("tensorflow"))
@@ -217,7 +219,7 @@ def test_examples_in_docstrings(name, tmp_path, monkeypatch):
     if name.rpartition(".")[2] in NEED_SYNTOK:
         pytest.importorskip("syntok")
     names = dict(vars(module), keras=keras, memlm_keras=memlm_keras, np=np)
-    # Examples read and write files.
+    # Run in a temporary folder, since examples read and write files.
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "cache"))
     if ".data." in name or name.endswith(".text_bits"):
@@ -235,7 +237,8 @@ def test_examples_in_docstrings(name, tmp_path, monkeypatch):
 
 
 class Checker(doctest.OutputChecker):
-    """Takes any output, such as a progress bar, where none is shown."""
+    """Accepts any output of an example that shows none, such as a progress
+    bar."""
 
     def check_output(self, want, got, optionflags):
         return not want or super().check_output(want, got, optionflags)
@@ -290,7 +293,7 @@ def small_dependencies():
     )
 
 
-# Names that examples use and do not define.
+# Names that examples use without defining them.
 KNOWN = {
     "columns": lambda: memlm_keras.analysis.attention_columns(
         small_model(), small_corpus().test, small_corpus().vocabulary, 5

@@ -1,4 +1,4 @@
-"""Pages of docs/papers, held beside the registry."""
+"""Compares the pages of docs/papers with the registry of papers."""
 
 import importlib.util
 import pathlib
@@ -11,7 +11,7 @@ from memlm_keras.presets import daniluk2017
 
 FOLDER = pathlib.Path(__file__).parents[1] / "docs" / "papers"
 PAGES = sorted(path.name for path in FOLDER.glob("*.md"))
-# Before any test registers a paper of its own.
+# Read the presets' names before a test registers a paper of its own.
 NAMES = presets.names()
 every_page = pytest.mark.parametrize("page", PAGES)
 PAPERS = "daniluk2017 tran2016 salton2017 weissenborn2016 kong2019".split()
@@ -61,7 +61,7 @@ def test_what_pages_name(page):
     for name in re.findall(r"memlm train (\S+)", text):
         assert name in NAMES
     if page == "delta_rule.md":
-        # A memory of which there are no rows.
+        # No preset has this memory.
         return
     tables = re.findall(r"memlm table (\S+)", text)
     assert tables and set(tables) <= set(presets.tables())
@@ -90,7 +90,7 @@ def test_numbers_of_figure_2():
 def test_what_a_page_of_a_paper_has(paper):
     text, author = read(f"{paper}.md"), paper[:-4]
     assert "\n## Errata and choices\n" in text
-    # Smoothing reads no memory that could be drawn.
+    # Only a paper with a memory needs results with pictures of attention.
     assert f"](../results/{paper}_" in text or paper == "kong2019"
     for page in ("results/claims.md#", "glossary.md#"):
         assert f"](../{page}{author}" in text

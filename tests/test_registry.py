@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("papers_kept")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row(presets.Row):
-    """Of a paper that does not exist."""
+    """A row of a paper that does not exist."""
 
     window: int = 4
     initial_range: float = 0.2
@@ -51,7 +51,7 @@ def test_a_paper_of_another_package():
     assert presets.names()[-2:] == ["mine2027/small", "mine2027/large"]
     preset = presets.get("mine2027/small", window=3)
     assert json.loads(json.dumps(preset)) == preset
-    # The precision is that of the program.
+    # The preset does not depend on the program's precision.
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
         assert presets.get("mine2027/small", window=3) == preset
@@ -132,7 +132,7 @@ def test_presets_can_be_looked_at_without_a_trace(name):
 
     for key, item in items(first["model"], []):
         assert key not in ("dtype", "trainable")
-        # The permutations of an associative memory have a seed of their own.
+        # Only the permutations of an associative memory have a seed, 0.
         assert key != "seed" or item == 0
 
 
@@ -167,7 +167,7 @@ def add():
 
 @pytest.fixture
 def install(tmp_path, monkeypatch):
-    """Makes distributions with an entry point and a module, on sys.path."""
+    """Returns a function that installs a package with an entry point."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(registry, "_TO_LOAD", None)
 
@@ -194,7 +194,7 @@ def test_papers_of_installed_packages(install):
     assert presets.get("called2027/small")["units"] == 6
     model = memlm_keras.LanguageModel.from_preset("imported2027/small", 11)
     assert model.recurrent[0].units == 6
-    presets.names()  # Nothing is loaded, and so registered, a second time.
+    presets.names()  # A second call loads, and so registers, nothing again.
 
 
 @pytest.mark.parametrize(

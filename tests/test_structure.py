@@ -1,7 +1,7 @@
-"""Guards of the package's structure: imports, names and docstrings.
+"""Checks the package's structure: imports, names and docstrings.
 
-All is read from the source, so an import inside a function counts as one at
-the top of a file, and a private docstring as a public one.
+The checks read the source, so imports inside functions and docstrings of
+private functions count, too.
 """
 
 import ast
@@ -28,7 +28,7 @@ GROUND = """
 """
 GROUND = {*GROUND.split()}
 WORDS = {"cells", "embeddings", "heads", "memory", "mixtures", "smoothing"}
-# The folders and modules that each may import, beside itself.
+# Other folders and modules that each folder or module may import.
 ARROWS = {
     **{module: GROUND for module in GROUND},
     "data": GROUND,
@@ -46,17 +46,17 @@ ARROWS = {
     "ngrams": GROUND | {"data", "evaluation"},
     "analysis": GROUND | {"data", "models"},
     "serving": GROUND | {"data", "models"},
-    # No other folder imports them.
+    # No other folder imports the integrations.
     "integrations": GROUND | {"data", "models", "serving"},
 }
-# What a user imports, and the programs above it.
+# The package that a user imports, and the programs that use the package.
 ARROWS["memlm_keras"] = set(ARROWS) - {"integrations"}
 ARROWS["experiments"] = set(ARROWS) - {"integrations"}
 ARROWS["__main__"] = {"experiments"}
 
 
 def sources():
-    """Dict from dotted name to syntax tree of every module."""
+    """Returns a dict from the dotted name of each module to its syntax tree."""
     found = {}
     for path in sorted(ROOT.rglob("*.py")):
         parts = path.relative_to(ROOT.parent).with_suffix("").parts
@@ -70,7 +70,7 @@ SOURCES = sources()
 
 
 def imports(name):
-    """Modules that one imports, at its top and in its functions."""
+    """Yields the modules that a module imports, also inside functions."""
     tree = SOURCES[name]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -110,12 +110,12 @@ def test_imports_point_one_way():
 
 def test_no_import_cycles():
     graph = {name: set(imports(name)) - {name} for name in SOURCES}
-    # Raises an error that shows a cycle.
+    # If imports have a cycle, this raises an error that shows the cycle.
     list(graphlib.TopologicalSorter(graph).static_order())
 
 
 def test_the_tower_has_few_floors():
-    """The longest chain of imports within `experiments`; may only fall."""
+    """Limits the longest chain of imports within `experiments`."""
 
     @functools.cache
     def floor(name):
@@ -146,8 +146,9 @@ def test_a_keras_without_a_private_function_is_named(monkeypatch):
 
 # === Rings of the package, pages and logs have limits ===
 
-# Folders of a ring, "" for the modules beside them, and its most lines of
-# Python. A limit rises only in a commit that says what it buys.
+# Folders of each ring ("" for modules outside folders), and the ring's maximum
+# number of Python lines. A commit that raises a limit must say what the lines
+# are for.
 RINGS = {
     "papers": (
         " cells memory heads mixtures embeddings smoothing models presets",
@@ -210,7 +211,7 @@ def test_pages_and_logs_keep_their_limits():
 
 # === Names are the field's ===
 
-# Words that have one of the field in their place, as parts of names.
+# Words that names must not contain, with the field's terms to use instead.
 INSTEAD = {
     "ahead": "causal",
     "article": "document",
@@ -238,8 +239,8 @@ PHRASES = {
 
 
 def public_names(tree):
-    """Every name that a module defines for others: functions, their arguments,
-    classes, attributes and constants."""
+    """Returns all public names in a module: functions, arguments, classes,
+    attributes and constants."""
     inner = {
         id(node)
         for function in ast.walk(tree)
@@ -266,7 +267,7 @@ def public_names(tree):
 
 
 def in_words(name):
-    """Lower-case words of a name in any case, joined by `_`."""
+    """Converts a name to lower-case words joined by `_`."""
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
     return name.lower()
 

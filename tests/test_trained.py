@@ -27,7 +27,7 @@ PERSON = "ruth ellis was born in york in 1871"
 
 @pytest.fixture
 def folder(tmp_path):
-    """Folder of a model that is named `mine/small` below it."""
+    """Returns the folder of a trained model with the name `mine/small`."""
     path = tmp_path / "presets" / "mine" / "small"
     card = {"perplexity": 12.345, "command": "python build.py", "text": "a|b"}
     make(vocabulary=VOCABULARY).save_to_preset(path, card=card)
@@ -45,13 +45,13 @@ def test_round_trip(dtype, difference, tmp_path):
     found, expected = loaded.score(tokens), model.score(tokens)
     assert np.abs(found - expected).max() < difference
     assert {weight.dtype for weight in loaded.trainable_weights} == {"float32"}
-    # What is stored once is stored again as it is.
+    # Saving a loaded model again does not change its rounded weights.
     loaded.save_to_preset(tmp_path / "b", dtype)
     again = memlm.LanguageModel.from_preset(tmp_path / "b")
     close(again.score(tokens), found)
     again.compile("adam")
     again.fit(tokens[:, :-1], tokens[:, 1:], verbose=0)
-    # The optimizer is not stored.
+    # The file has the same size without and with an optimizer.
     again.save_to_preset(tmp_path / "c", dtype)
     size = (tmp_path / "c" / "model.weights.h5").stat().st_size
     assert size == (tmp_path / "a" / "model.weights.h5").stat().st_size

@@ -1,7 +1,7 @@
-"""How many files of the package a reader of four calls has to open.
+"""Counts the package's files that a reader of a call has to open.
 
-A file is entered if a function of it runs during the call; what runs because
-a module is imported does not count.
+A file counts if one of its functions runs during the call; code that runs
+during imports does not count.
 """
 
 import pathlib
@@ -23,11 +23,11 @@ FIT, STEP, TRAIN, FRONT_DOOR, EXPORT = 13, 8, 35, 30, 3
 
 
 class FirstStep(BaseException):
-    """Training got through its first step."""
+    """Raised after the first training step, to end the training."""
 
 
 def files_entered(call):
-    """Sorted names of the files whose functions run during `call()`."""
+    """Returns the sorted names of the files whose functions run in `call()`."""
     entered = set()
 
     def note(frame, event, argument):

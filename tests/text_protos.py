@@ -1,4 +1,4 @@
-"""Files of protocol buffers as text, parsed as servers parse them."""
+"""Parses text files of protocol buffers as servers do."""
 
 from google.protobuf import descriptor_pb2
 from google.protobuf import descriptor_pool
@@ -7,13 +7,13 @@ from google.protobuf import text_format
 
 
 def parse(path, message, messages, enums=None):
-    """Returns the message that a file holds.
+    """Returns the message in a file.
 
     Args:
         path: path of the file.
         message: name of the message.
         messages: dict from names of messages to their fields, written as
-            "name type, ..."; `*` is behind the type of a repeated field.
+            "name type, ..."; `*` after the type marks a repeated field.
         enums: dict from names of enumerations to dicts of their numbers.
     """
     enums = enums or {}

@@ -1,4 +1,4 @@
-"""Programs and commands, and what they print."""
+"""Runs programs and commands, and returns what they print."""
 
 import os
 import pathlib
@@ -18,10 +18,10 @@ class Told(NamedTuple):
 
 
 def python(*arguments, folder=None, typed=None, status=0, **variables):
-    """`Told` of a process of Python that imports this checkout.
+    """Runs Python, which imports this checkout; returns a `Told`.
 
-    It runs in `folder` with more variables of the environment, or without those
-    that are `None`. It ends with `status`, unless that is `None`.
+    The process runs in `folder`; `variables` are added to its environment, or
+    removed if `None`. Its exit status must be `status`, unless that is `None`.
     """
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
     done = subprocess.run(

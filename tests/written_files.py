@@ -1,4 +1,4 @@
-"""Reading the files that analyses and experiments write."""
+"""Functions that read the files of analyses and experiments."""
 
 import csv
 
@@ -8,6 +8,6 @@ def is_png(path):
 
 
 def read_csv(path, delimiter=","):
-    """Rows of a CSV file as dicts by the names of its header."""
+    """Returns the rows of a CSV file as dicts with the header's names."""
     with open(path, newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file, delimiter=delimiter))

@@ -1,4 +1,4 @@
-"""Cloze accuracy, against every sentence scored by itself."""
+"""Tests cloze accuracy against scores of single sentences."""
 
 import keras
 import numpy as np
@@ -20,7 +20,7 @@ MODELS = ("lstm", "none"), ("lstm", "key_value_predict"), ("gru_rnn", "ngram")
 
 
 def bidirectional(**arguments):
-    """A model whose weights are large enough to tell sentences apart."""
+    """Returns a model with large weights, so that sentences differ in score."""
     large = keras.initializers.RandomUniform(-0.7, 0.7)
     memory = BidirectionalMemoryBlock(2, kernel_initializer=large, **arguments)
     return LanguageModel(
@@ -29,7 +29,8 @@ def bidirectional(**arguments):
 
 
 def make_questions(count, seed=0, sentences=20):
-    """Questions of all lengths, with candidates that repeat or are unknown."""
+    """Makes questions of many lengths, some with repeated or unknown
+    candidates."""
     random = np.random.default_rng(seed)
 
     def sentence(longest):
@@ -52,7 +53,8 @@ def make_questions(count, seed=0, sentences=20):
 
 
 def scored_one_by_one(model, question):
-    """The definition: each whole text scored from the initial state."""
+    """Scores each candidate by reading the whole text from the initial
+    state."""
     end = VOCABULARY.end_of_sentence
     scores = []
     for candidate in question.candidates:
@@ -120,7 +122,7 @@ def test_a_context_is_read_once_and_few_shapes_are_compiled(monkeypatch):
     monkeypatch.setattr(model, "_attend", attend_to)
     monkeypatch.setattr(model, "_score", score_of)
     cloze_scores(model, questions, VOCABULARY, 4, 0)
-    # Each sentence of a context comes with one end of a sentence.
+    # One end of a sentence follows each sentence of a context.
     lengths = [sum(len(s) + 1 for s in each.context) for each in questions]
     assert sorted(rows) == sorted(lengths)
     powers = {2**exponent for exponent in range(8)}
@@ -155,7 +157,8 @@ def test_scores_go_on_from_a_state():
 
 
 def test_the_most_probable_candidate_is_chosen(capsys):
-    # A model that ignores all context and likes a later word better.
+    # This model ignores the context, and a word with a larger id is more
+    # probable.
     model = LanguageModel(V, 4, [keras.layers.LSTM(4)])
     kernel, bias = model.head.weights
     kernel.assign(np.zeros(kernel.shape))
@@ -164,10 +167,10 @@ def test_the_most_probable_candidate_is_chosen(capsys):
         ClozeQuestion((("w1",),), ("a", "XXXXX"), "w9", ("w3", "w9", "w2")),
         ClozeQuestion((), ("XXXXX", "w2"), "w0", ("w0", "w20")),
         ClozeQuestion((("w4",),) * 20, ("XXXXX",), "w5", ("no", "w5", "w5")),
-        # Of equals, the first.
+        # In a tie, the first candidate is chosen.
         ClozeQuestion((), ("XXXXX",), "you", ("you", "me", "them")),
         ClozeQuestion((), ("XXXXX",), "you", ("me", "you", "them")),
-        # The answer would be known by itself, and is not with its ending.
+        # The answer is known alone, but unknown with the ending "'s".
         ClozeQuestion((), ("w1", "XXXXX's"), "w3", ("w2", "w3")),
     ]
     result = cloze_accuracy(model, questions, VOCABULARY)

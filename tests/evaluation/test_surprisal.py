@@ -1,4 +1,5 @@
-"""Surprisal, entropy and rank against sums over the vocabulary in float64."""
+"""Tests surprisal, entropy and rank against float64 sums over the
+vocabulary."""
 
 import types
 
@@ -32,9 +33,10 @@ TEXT = "w1 w5 w5\nw3\nzebra w1 w5 w20\n\nw7 w7 w1"
 
 
 def distributions(read, sentences, rows, time):
-    """Lists of arrays `(tokens + 1, V)`: of each sentence, and of the text.
+    """Returns log-probabilities `(tokens + 1, V)` of each sentence and of the
+    text.
 
-    All are padded to `rows` and `time`, so that nothing is compiled anew.
+    Inputs are padded to `rows` and `time`, so that one shape is compiled.
     """
     ids = np.zeros((rows, time), "int32")
     documents = [*sentences, np.concatenate(sentences)]
@@ -47,7 +49,7 @@ def distributions(read, sentences, rows, time):
 
 
 def require_equal(found, tokens, documents, reset, unit=1.0, tolerance=1e-5):
-    """Compares with loops over the words of `distributions`, in nats."""
+    """Compares a result with loops over the words of `distributions`."""
 
     def entropy(row):
         return -sum(np.exp(p) * p for p in row if p > -np.inf)
@@ -66,7 +68,7 @@ def require_equal(found, tokens, documents, reset, unit=1.0, tolerance=1e-5):
             assert found.entropy[place] * unit == near(before)
             reduction = found.entropy_reduction[place] * unit
             assert reduction == near(before - after)
-            # Words of almost the same probability may change places.
+            # The ranks of words with almost equal probabilities may be swapped.
             least = 1 + np.sum(row > word + tolerance)
             most = np.sum(row >= word - tolerance)
             assert least <= found.rank[place] <= max(least, most)
@@ -159,7 +161,7 @@ def test_documents_begin_anew():
         found.surprisal, np.concatenate([p.surprisal for p in parts]), rtol=1e-5
     )
     assert found.sentence.tolist() == [1, 1, 1, 1, 2, 2, 3, 3, 3, 3]
-    # After a document comes the first word of another.
+    # The entropy after a document is that of a first word.
     expected = found.entropy[[5, 9]] - found.entropy[0]
     reductions = found.entropy_reduction[[5, 9]]
     np.testing.assert_allclose(reductions, expected, atol=1e-5)
@@ -183,10 +185,10 @@ def test_a_model_that_goes_on_learning(reset, evaluator):
     batches = Batches(np.concatenate(lines), 1, 5, document_starts=starts)
     scores, _ = evaluator.score_batches(batches)
     np.testing.assert_allclose(-found.surprisal, scores.ravel(), rtol=1e-4)
-    # What would come behind the text teaches nothing.
+    # The evaluator does not learn from padding after the text.
     for weight, value in zip(evaluator.weights, learned):
         close(weight, value, 1e-4)
-    # The first segment is read with the model's weights, the others are not.
+    # Only the first segment is read with the model's own weights.
     fixed = surprisal(evaluator.lm, text, VOCABULARY, "nats", reset).entropy
     np.testing.assert_allclose(found.entropy[:5], fixed[:5], rtol=1e-4)
     assert np.abs(found.entropy - fixed)[5:].min() > 1e-4
@@ -237,7 +239,7 @@ def test_pieces_of_words_are_joined():
         assert by_word[1] == by_piece[1] + by_piece[2]
         assert by_word.sum() == pytest.approx(by_piece.sum())
         np.testing.assert_array_equal(by_word[[0, 3]], by_piece[[0, 4]])
-    # Words of other vocabularies stay as they are.
+    # If tokens are words, `by_word` changes nothing.
     found = model.surprisal("w1 w2", VOCABULARY)
     assert found.by_word(VOCABULARY).to_tsv() == found.to_tsv()
 

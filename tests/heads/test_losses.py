@@ -1,4 +1,4 @@
-"""Losses computed in blocks are those of all logits at once."""
+"""Compares losses computed in blocks with losses from all logits."""
 
 import keras
 import numpy as np
@@ -34,7 +34,7 @@ def arrays(random):
 
 @pytest.fixture
 def targets(random):
-    # Some word more than once.
+    # Some targets repeat, since there are only 7 words.
     return random.integers(7, size=POSITIONS).astype("int32")
 
 
@@ -46,7 +46,7 @@ def weights(random):
 
 
 def small_blocks(monkeypatch, size):
-    """Makes blocks of so few logits that small batches have several."""
+    """Sets a small block size, so that small batches have several blocks."""
     for name, value in (
         ("BLOCK", size),
         ("LEAST_ROWS", 1),
@@ -64,7 +64,7 @@ def plain(inputs, kernel, bias, targets):
     return token_losses(ops.matmul(inputs, kernel) + bias, targets)
 
 
-# Positions of a block do not divide all, or are more than all.
+# Blocks do not divide the positions evenly, or are larger than all of them.
 @pytest.mark.parametrize(
     "rows, words_first, training",
     [(4, False, True), (4, True, True), (40, False, True), (3, True, False)],
@@ -97,7 +97,7 @@ def test_losses_and_gradients(
     assert_close(
         in_blocks(*tensors), counted(weights, expected), rtol=1e-5, atol=1e-6
     )
-    # What they were said to be weighed by, and what they were not.
+    # The loss uses the given weights, or other weights.
     for by in (weights / weights.sum(), np.where(weights == 0, 0, 3.0)):
         by = ops.convert_to_tensor(by.astype("float32"))
         found = gradients(lambda t, by=by: ops.sum(by * in_blocks(*t)), arrays)
@@ -108,7 +108,7 @@ def test_losses_and_gradients(
 
 
 def test_gradients_are_taken_once(arrays, targets, weights, gradients):
-    """Unless the loss weighs the positions in a way it did not say."""
+    """Gradients are computed again only if the loss uses other weights."""
     original, taken = projection._run, []
 
     def counting(*arguments):
@@ -133,7 +133,7 @@ def test_gradients_are_taken_once(arrays, targets, weights, gradients):
         once = list(taken)
         gradients(loss(np.ones_like(weights)), arrays)
     if keras.backend.backend() == "jax":
-        # Both ways are traced, and one is taken.
+        # JAX traces both branches of `cond`, and runs one.
         assert taken == [True] * 4
     else:
         assert once == [True]
@@ -242,7 +242,8 @@ def batches():
 
 
 def outcome(model, loss="auto", **arguments):
-    """What training leaves, and what the model then says of a text."""
+    """Trains a model; returns the weights with scores of a text, and the
+    history."""
     optimizer = keras.optimizers.SGD(0.5, global_clipnorm=5.0)
     model.compile(optimizer, loss=loss, **arguments)
     history = model.fit(batches(), validation_data=batches(), verbose=0).history
@@ -253,7 +254,7 @@ def outcome(model, loss="auto", **arguments):
 @pytest.mark.backend(one_in=3)
 @pytest.mark.parametrize(
     "head, jit_compile",
-    # On TensorFlow with XLA and without.
+    # TensorFlow trains with XLA ("auto") and without.
     [("own", "auto"), ("tied", False), ("without_bias", False)],
 )
 def test_training_and_scoring_by_either_way(head, jit_compile, monkeypatch):
@@ -327,7 +328,7 @@ def test_losses_of_bfloat16_logits_are_computed_in_float32(random):
 
 
 def sampled_of(arrays, targets, number, seed):
-    """The losses by NumPy, with the words that the seed draws."""
+    """Computes losses in NumPy with the words that `seed` samples."""
     inputs, matrix, bias = (np.array(array, "float64") for array in arrays)
     first = number // 2
     drawn = keras.random.randint(
@@ -359,7 +360,7 @@ def test_losses_of_a_sample(words_first, arrays, targets):
     inputs, ids = ops.array(arrays[0]), ops.array(targets)
     found = head.token_losses(inputs, ids, training=True)
     assert_close(found, sampled_of(arrays, targets, 9, 5))
-    # All words, where no gradient is taken.
+    # Without gradients, losses use all words.
     found = head.token_losses(inputs, ids)
     assert_close(found, plain(*map(ops.array, arrays), targets))
 
@@ -390,7 +391,7 @@ def test_models_learn_from_a_sample(head, xla, monkeypatch):
         batches(), validation_data=batches(), epochs=12, verbose=0
     ).history
     assert history["val_nats"][-1] < history["val_nats"][0] - 0.3
-    # Training measures the estimates, which are near.
+    # Training reports estimated losses, which are close to the exact ones.
     assert abs(history["nats"][-1] - history["val_nats"][-1]) < 0.5
     again = LanguageModel.from_config(lm.get_config())
     assert again.head.num_sampled == 10

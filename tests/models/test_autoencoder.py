@@ -1,4 +1,4 @@
-"""Autoencoders: by hand, token by token, saved, and learning to copy."""
+"""Tests autoencoders against loops over tokens; tests saving and learning."""
 
 import keras
 import keras_nlp
@@ -36,7 +36,7 @@ def make(name, scale=3.0):
 
 
 def forced(model, source, target):
-    """Logits of one sequence, the decoder reading `target`."""
+    """Computes logits of one sequence; the decoder reads `target`."""
     inputs = {
         "source": np.array([source], "int32"),
         "source_length": np.array([len(source)], "int32"),
@@ -82,7 +82,7 @@ def test_greedy_writing_is_the_most_probable_token_each_time(
 @pytest.mark.parametrize("name", ["dual_am_gru", "lstm"])
 @pytest.mark.backend("torch", "tensorflow")
 def test_beams_find_the_most_probable_sequence(name, random):
-    """With as many beams as words, two tokens are searched in full."""
+    """With one beam per word, the search over two tokens is exhaustive."""
     model = make(name, scale=2.0)
     sources = [[*random.integers(1, V, n), 0] for n in (4, 1, 6, 2)]
     expected = []
@@ -102,7 +102,7 @@ def test_beams_find_the_most_probable_sequence(name, random):
 
 
 def test_reconstruction_counts_tokens_and_sequences():
-    """By a model that writes a fixed sequence for any source."""
+    """The model generates the same sequence for every source."""
     sentences = [[5, 7, 0], [5, 7, 8, 0], [6, 0]]
     batches = AutoencodingBatches(
         np.concatenate(sentences), 2, 2, equal_lengths=False
@@ -118,7 +118,7 @@ def test_reconstruction_counts_tokens_and_sequences():
     found = reconstruction(Parrot(), batches, verbose=0)
     assert (found.tokens, found.sequences) == (9, 3)
     assert found.sequence_accuracy == pytest.approx(1 / 3)
-    # 5 7 <eos>; 5 7 of four; none of the last.
+    # Correct are `5 7 <eos>`, then `5 7` of four tokens, then no token.
     assert found.token_accuracy == pytest.approx((3 + 2 + 0) / 9)
     assert "greedy" in found.protocol
 

@@ -1,4 +1,4 @@
-"""Models whose memory also reads the words after the one to predict."""
+"""Tests models whose memory also reads words after the word to predict."""
 
 import keras
 import numpy as np
@@ -47,7 +47,8 @@ def model():
 
 
 def rows_of(sentences, padding=0):
-    """Sentences between two ends, padded with ends to one length."""
+    """Puts sentences between two ends of a sentence, and pads rows with
+    ends."""
     longest = max(map(len, sentences)) + 2 + padding
     rows = np.zeros((len(sentences), longest), "int32")
     for row, sentence in zip(rows, sentences):
@@ -56,7 +57,7 @@ def rows_of(sentences, padding=0):
 
 
 def scores_of(model, sentence):
-    """Log-probabilities of a sentence's words and of its end."""
+    """Computes log-probabilities of a sentence's words and its end."""
     row = rows_of([sentence])
     logs = log_softmax(array(model(row[:, :-1]))[0], axis=-1)
     return logs[np.arange(len(sentence) + 1), row[0, 1:]]

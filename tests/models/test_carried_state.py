@@ -1,4 +1,4 @@
-"""State that is carried from batch to batch, in training and evaluation."""
+"""Tests the state carried between batches in training and evaluation."""
 
 import warnings
 
@@ -56,8 +56,8 @@ def test_fit_and_validation_carry_states_of_their_own(recurrent, memory, xla):
         ({"memory": memlm_keras.memory.KeyValuePredict(window=7)}, True),
         ({"memory": memlm_keras.memory.Attentive("combined", window=7)}, True),
         ({"mixture": memlm_keras.mixtures.PointerSentinel(window=7)}, True),
-        # As long as a segment; of a state that is no window; of words; and not
-        # trained.
+        # No warning: the window equals the segment, is not the whole state,
+        # holds words, or has no weights.
         ({"memory": memlm_keras.memory.KeyValuePredict(window=6)}, False),
         ({"memory": memlm_keras.memory.Attentive("single", window=7)}, False),
         ({"memory": memlm_keras.memory.MemoryBlock(window=7)}, False),
@@ -90,18 +90,19 @@ def test_a_call_without_carry_state_makes_the_state():
         )
         begun, state = model.step(tokens, model.initial_state(2))
         close(found, begun)
-        # Plain inputs begin anew, and leave the state.
+        # Inputs without "reset" start from an empty context, and do not change
+        # the carried state.
         for plain in (other, {"token_ids": other}):
             close(model(plain), anew)
         carried_on(model, state, training)
-    # Another number of rows has a state of its own.
+    # Batches with another number of rows have their own state.
     carried_on(model, model.initial_state(3), training=False)
     with pytest.raises(ValueError, match="Received a dict with keys: .*'ids'"):
         model({"ids": tokens})
 
 
 def test_single_batches_carry_a_state():
-    """Also those of fewer rows than `fit` was asked for."""
+    """Single batches may have fewer rows than the batches in `fit`."""
     model, tokens = make(), tokens_of(2, 4)
     model.compile(keras.optimizers.SGD(0.0), run_eagerly=False)
     inputs = {"token_ids": tokens, "reset": np.ones(2, "bool")}

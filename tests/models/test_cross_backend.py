@@ -50,7 +50,7 @@ np.savez(f"{folder}/{sys.argv[1]}.npz", **results)
 
 
 def models():
-    """Every memory, kind of recurrent layer and model of two sequences."""
+    """Returns models with every memory, recurrent layer and model of pairs."""
     tied = {"embedding_dim": UNITS, "tie_embeddings": True}
     smoothing = VariationalSmoothing("kneser_ney", rate=0.5)
     smoothing.adapt(StreamStatistics.count(np.arange(12), V))
@@ -70,7 +70,8 @@ def models():
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """Folder of saved models, and what they give on this backend."""
+    """Saves models; returns the folder, and the models' results on this
+    backend."""
     folder = tmp_path_factory.mktemp("saved")
     tokens = np.random.default_rng(3).integers(17, size=(2, 5))
     np.save(folder / "tokens.npy", tokens)

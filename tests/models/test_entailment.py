@@ -84,7 +84,7 @@ def pairs(random, count=5):
 
 
 def inputs_of(premise, hypothesis):
-    """One pair without padding."""
+    """Returns the inputs for one pair without padding."""
     inputs = {
         "premise": premise[None],
         "premise_length": [len(premise)],
@@ -105,7 +105,7 @@ def test_padding_changes_nothing(name, random):
         behind = (
             np.arange(inputs[key].shape[1]) >= inputs[f"{key}_length"][:, None]
         )
-        # Whatever stands there.
+        # Tokens after the length may be arbitrary.
         inputs[key][behind] = 3
     logits = arrays(model(inputs))
     for row, pair in enumerate(batches.order):
@@ -116,7 +116,7 @@ def test_padding_changes_nothing(name, random):
 @pytest.mark.backend(one_in=2)
 @every_model
 def test_the_model_is_its_layers_by_hand(name, random):
-    """Sections 4 and 5.1, one pair, layer by layer."""
+    """Computes one pair layer by layer (Sections 4 and 5.1)."""
     model = make(name)
     premise, hypothesis = random.integers(2, V, 6), random.integers(2, V, 4)
 

@@ -1,4 +1,4 @@
-"""Continuing a prompt, by ids and by words."""
+"""Tests the continuation of prompts of ids and of words."""
 
 import keras
 import numpy as np
@@ -69,7 +69,7 @@ def test_suppressed_tokens_are_not_written():
             [[3, 4, 5], [6]], 9, sampler, suppress_token_ids=[*gone]
         )
         assert not gone & set(found[:, 3:].ravel().tolist())
-    # Prompts are kept, and the others are as probable as before.
+    # Suppressed tokens may be in a prompt; other tokens keep their order.
     prompt = np.array([[3, *gone]], "int32")
     found = model.generate(prompt, 3, "greedy", suppress_token_ids=[*gone])
     logits = stepped(model, prompt)[0][0, -1]

@@ -1,9 +1,9 @@
-"""Files of earlier versions load, with the same logits.
+"""Tests that files of earlier versions load and give the same logits.
 
     PYTHONPATH=.:tests python tests/models/test_kept_files.py
 
-saves models of all `KINDS` that are not kept yet, as this version does. What is
-kept of a version is never written again.
+saves models of all `KINDS` without a file in this version's format. A version's
+files are never written again.
 """
 
 import pathlib

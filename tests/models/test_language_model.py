@@ -1,4 +1,4 @@
-"""Arguments, saving and errors of language models."""
+"""Tests arguments, saving and errors of language models."""
 
 import inspect
 import itertools
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.backend
     "dropout, drops", [(0.5, True), ({"outputs": 0.5}, False)]
 )
 def test_dropout_is_active_in_training_only(dropout, drops):
-    """The state of the first layer tells whether embeddings are dropped."""
+    """Dropped embeddings change the state of the first layer."""
     model = make(dropout=dropout)
     tokens, state = tokens_of(2, 4), model.initial_state(2)
     logits, kept = model.step(tokens, state)
@@ -97,7 +97,7 @@ def test_every_argument_survives_its_configuration():
 
     assert own == set(config["config"])
     assert type(revived) is LanguageModel
-    # Compared as JSON, which knows no tuples.
+    # Compare as JSON, in which tuples become lists.
     assert json.dumps(revived.get_config()) == json.dumps(model.get_config())
     assert revived.head.compute_dtype == "bfloat16"
     assert not hasattr(revived.head, "bias")
@@ -120,7 +120,7 @@ def test_a_compiled_model_goes_on_after_loading(reloaded):
     found = loaded.evaluate(documents(), verbose=0, return_dict=True)
     assert set(found) == {"loss", "nats", "perplexity"}
     close(found, expected)
-    # One more epoch takes the same steps, so the moments came along.
+    # Another epoch gives equal weights, so the optimizer's state was loaded.
     model.fit(documents(), verbose=0)
     loaded.fit(documents(), verbose=0)
     close(loaded.trainable_variables, model.trainable_variables)

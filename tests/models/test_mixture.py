@@ -1,4 +1,4 @@
-"""Language models that mix in words that were read."""
+"""Tests language models with a mixture of words read before."""
 
 import keras
 import keras_nlp
@@ -56,7 +56,7 @@ def test_one_token_at_a_time_equals_the_whole_text(mixture, memory, reloaded):
     close(found, whole)
     close(model.read(tokens), state)
     close(reloaded(model)(tokens), whole, 1e-6)
-    # Of the mixture where no memory attends.
+    # Without a memory that attends, attention is the mixture's.
     slots = 3 if memory != "none" else {pointer: 4, cache: 5}[mixture]
     assert model.attention(tokens).shape == (2, 9, slots)
 
@@ -65,7 +65,7 @@ def test_one_token_at_a_time_equals_the_whole_text(mixture, memory, reloaded):
 def test_making_a_model_computes_nothing_of_a_whole_vocabulary(
     mixture, monkeypatch
 ):
-    """On torch it would, for 89 rows of 89 steps, to find a shape."""
+    """On PyTorch, Keras would infer shapes with 89 rows of 89 steps."""
     kind = type(mixture())
     copied, asked = kind.copy_distribution, []
 
@@ -86,7 +86,7 @@ def test_losses_need_no_probabilities_of_other_words(mixture, monkeypatch):
     model = make(mixture())
     model.compile(keras.optimizers.SGD(0.1))
     batches = Batches(text(61), batch_size=2, segment_length=10)
-    # Keras finds shapes in the first call.
+    # Keras infers shapes in the first call of `fit`.
     model.fit(batches, validation_data=batches, verbose=0)
 
     def refused(*arguments):
@@ -143,7 +143,7 @@ def test_training_a_pointer_adds_its_term_to_the_loss(loss):
         total -= np.sum(weight[row] * logs)
     expected = total / (weight.sum() if loss == "auto" else 2)
     np.testing.assert_allclose(history["loss"][0], expected, rtol=1e-4)
-    # Perplexity and evaluation are of the mixture alone.
+    # Perplexity and evaluation do not include the additional loss.
     evaluated = model.evaluate(batches, return_dict=True, verbose=0)
     assert evaluated["loss"] < history["loss"][0]
 
@@ -165,7 +165,7 @@ def test_a_cache_takes_no_part_in_training():
         )
         histories[-1].append(evaluated["perplexity"])
     np.testing.assert_allclose(histories[0][:2], histories[1][:2], rtol=1e-6)
-    # But when it predicts.
+    # A mixture without weights changes only validation.
     assert abs(histories[0][2] - histories[1][2]) > 1e-2
 
 

@@ -1,4 +1,4 @@
-"""Models that know their vocabulary: strings in, strings out, in one file."""
+"""Tests models that are saved with their vocabulary and read strings."""
 
 import keras
 import numpy as np
@@ -10,14 +10,14 @@ from memlm_keras.data import SubwordVocabulary
 from memlm_keras.data import Tokenizer
 from memlm_keras.data import Vocabulary
 
-# Strings in and out: what it computes is tested elsewhere.
+# Other files test the computations, so one backend is enough here.
 pytestmark = pytest.mark.backend("torch")
 
 VOCABULARY = Vocabulary(
     ["the", "company", "said", ".", "N"],
     tokenizer=Tokenizer("unicode_script", lowercase=True, numbers="N"),
 )
-# As many tokens, and as many that are called otherwise.
+# A vocabulary of the same size with one other word.
 OTHER = Vocabulary(
     ["the", "cat", "said", ".", "N"], tokenizer=VOCABULARY.tokenizer
 )
@@ -87,7 +87,7 @@ def test_another_vocabulary_of_equal_size_is_refused():
     with pytest.raises(ValueError, match="batches must have the model's"):
         model.fit(wrong, verbose=0)
     model.fit(batches_of(VOCABULARY), verbose=0)
-    # Who knows no vocabulary says nothing of it.
+    # A model without a vocabulary accepts batches with any vocabulary.
     anonymous = make(vocabulary=None, vocabulary_size=7)
     anonymous.compile("adam")
     anonymous.fit(wrong, verbose=0)
@@ -158,7 +158,7 @@ def test_classifiers_read_strings(reloaded):
     assert single.keys() == found[0].keys()
     for label, value in single.items():
         assert value == pytest.approx(found[0][label], rel=1e-4)
-    # More than are read at once, in their own order.
+    # More pairs than one batch keep their order.
     many = ["ada " * (1 + n % 7) for n in range(70)]
     found = model.classify(many, many[::-1])
     assert len(found) == 70
@@ -204,7 +204,8 @@ def test_autoencoders_read_and_write_strings(reloaded):
 
 
 def asked_of(model, *vocabulary):
-    """Results of evaluation and analysis, with a vocabulary or without."""
+    """Returns results of evaluation and analysis, with or without a vocabulary
+    argument."""
     sentences = [["the", "company", "said"], ["said", "the", "company"]]
     tokens = np.concatenate([VOCABULARY.encode_sentence(s) for s in sentences])
     question = memlm.data.ClozeQuestion(

@@ -1,4 +1,4 @@
-"""Models that read all steps and predict at some of them."""
+"""Tests models that read all steps and predict only at some."""
 
 import keras
 import numpy as np
@@ -65,7 +65,7 @@ def test_predictions_are_rows_of_the_whole(make_model):
 @pytest.mark.parametrize("make_model", [make, above, pointing])
 def test_training_is_that_of_weights_elsewhere_zero(make_model):
     weights = np.zeros((2, 6), "float32")
-    # A position that is asked twice counts twice.
+    # A position that occurs twice counts twice.
     np.add.at(weights, (np.repeat(ROWS, 3, axis=1), POSITIONS), WEIGHTS)
     found = []
     for inputs, targets, sample_weight in (

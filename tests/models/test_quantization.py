@@ -1,4 +1,4 @@
-"""Models quantized in place: layers, accuracy, and methods."""
+"""Tests models quantized in place: layers, accuracy and methods."""
 
 import keras
 import numpy as np
@@ -16,7 +16,7 @@ import memlm_keras as memlm
 
 pytestmark = pytest.mark.backend
 
-# Every kind of layer of this package with matrices.
+# Models with all of this package's layers that have matrices.
 MODELS = {
     "attention": lambda: make("gated_hornn", "attention"),
     "ngram": lambda: make("fofe_hornn", "ngram"),
@@ -91,21 +91,21 @@ def test_account(capsys):
         "recurrent_0": "int8",
         "memory": "int8",
     }
-    # Each row of the embedding has a scale of its own, each column of a kernel.
+    # Each row of the embedding and each column of a kernel has a scale.
     assert found["embedding"].bytes_before == V * 4 * 4
     assert found["embedding"].bytes_after == V * 4 + V * 4
     assert found["memory"].bytes_before == 4 * (4 * 4 * 4 + 4)
     assert found["memory"].bytes_after == 4 * (4 * 4 + 4 * 4) + 4 + 4
     printed = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in printed] == ["layer", *found, "all"]
-    # Other layers are left as they are.
+    # Layers of a subclass stay in float32.
     model = memlm.LanguageModel(V, 6, [OwnLSTM(UNITS)])
     model.quantize("int8", filters="cell", verbose=False)
     assert {one.what for one in model.quantized_layers} == {"left in float32"}
 
 
 class OwnLSTM(keras.layers.LSTM):
-    """A layer that may compute anything."""
+    """A subclass of a Keras layer, whose computation may differ."""
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -129,7 +129,7 @@ def test_layers_of_keras_equal_those_of_the_same_rounded_matrices(name):
                 scale = 127 / np.abs(value).max(axis=0)
                 matrix.assign(np.round(value * scale) / scale)
     close(model.score(tokens), rounded.score(tokens))
-    # Word by word, and by a loop over all of them.
+    # Compare single steps with a loop over all steps.
     close(stepped(model, tokens)[0], array(rounded(tokens)))
 
 

@@ -1,4 +1,4 @@
-"""Language models with variational smoothing."""
+"""Tests language models with variational smoothing."""
 
 import itertools
 
@@ -80,7 +80,7 @@ def tables(model):
 
 
 def recorded_draws(model):
-    """A list that each draw of a model's smoothing is put in, from now on."""
+    """Returns a list to which each later draw of the smoothing is appended."""
     seen = []
     draw = model.smoothing.draw
     model.smoothing.draw = lambda *arguments: (
@@ -90,7 +90,7 @@ def recorded_draws(model):
 
 
 def outputs_and_logits(model, inputs, targets, drawn):
-    """Inputs of the head for a sample, and their logits by the reference."""
+    """Returns the head's inputs for a sample, and the reference's logits."""
     outputs, _ = model.backbone.recur(model.backbone.embed(inputs, drawn=drawn))
     tied = model.tie_embeddings
     logits = reference.kneser_ney_logits(
@@ -105,7 +105,7 @@ def outputs_and_logits(model, inputs, targets, drawn):
     return outputs, logits
 
 
-# Scores of 4 steps are one piece, so one shape is compiled.
+# Scoring reads 4 steps as one piece, so one shape is compiled.
 def sequences(batch_size=2, time=5):
     return text(batch_size * time, seed=5).reshape(batch_size, time)
 
@@ -191,7 +191,7 @@ def test_the_loss_is_that_of_the_reference(tied, element_wise, carried):
     found = model.compute_loss(
         given, keras.ops.convert_to_tensor(targets), y_pred
     )
-    # A loop of one's own finds the same.
+    # A custom loop computes the same loss.
     own = keras.ops.mean(y_pred["loss"]) + sum(model.losses)
     close(found, own)
     (drawn,) = seen
@@ -205,7 +205,7 @@ def test_the_loss_is_that_of_the_reference(tied, element_wise, carried):
     for table in (matrix, kernel):
         expected += 1e-2 * reference.divergence(table, *tables(model))
     assert float(array(found)) == pytest.approx(expected, rel=1e-5)
-    # Evaluation is by the mean, without divergence.
+    # Evaluation uses the mean matrix and adds no divergence.
     y_pred = model({"token_ids": inputs, "targets": targets})
     found = model.compute_loss(inputs, targets, y_pred, training=False)
     expected = reference.cross_entropy(array(model(inputs)), targets)
@@ -365,7 +365,7 @@ def test_samples_average_probabilities(scheme):
 @pytest.mark.backend(one_in=2)
 @every_sample
 def test_samples_draw_the_vectors_of_targets(tied, element_wise):
-    # Nothing is dropped.
+    # Samples use no dropout.
     model = make(tied=tied, element_wise=element_wise, dropout=0.5)
     tokens = sequences()
     inputs, targets = tokens[:, :-1], tokens[:, 1:]

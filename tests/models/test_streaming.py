@@ -1,4 +1,4 @@
-"""Reading with an explicit state: whole texts, pieces and single steps."""
+"""Tests reading with an explicit state: whole texts, pieces, single steps."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""Models that PyTorch saved, against its own LSTM step by step."""
+"""Tests models saved by PyTorch against PyTorch's LSTM, step by step."""
 
 import collections
 import sys
@@ -14,13 +14,13 @@ pytestmark = pytest.mark.backend
 
 torch = pytest.importorskip("torch")
 
-# As the programs list them: special words anywhere.
+# Special words may be anywhere in the list, as in those programs.
 WORDS = ["the", "cat", "<unk>", "saw", "a", "<eos>", "dog", "."]
 TEXT = "the cat saw a zebra .\na dog saw the dog ."
 
 
 class RNNModel(torch.nn.Module):
-    """The layers of those programs, by their names."""
+    """A model with the layers and names of PyTorch's word-level example."""
 
     def __init__(self, size, units, layers=2, kind=torch.nn.LSTM, tied=False):
         super().__init__()
@@ -39,7 +39,7 @@ def make(*arguments, **options):
 
 
 def save_whole(model, path, monkeypatch, **options):
-    """Saves a model with its class, in a module that is then gone."""
+    """Saves a whole model, whose class is in a module that then disappears."""
     module = types.ModuleType("model")
     module.RNNModel = RNNModel
     with monkeypatch.context() as patch:
@@ -56,7 +56,7 @@ def vocabulary(tmp_path):
 
 
 def surprisals(model):
-    """Nats of each word and entropies, one word after another."""
+    """Computes each word's surprisal and entropy in nats, word by word."""
     known = {word: place for place, word in enumerate(WORDS)}
     before, hidden, found = known["<eos>"], None, []
     lines = [f"{line} <eos>".split() for line in TEXT.split("\n")]
@@ -106,7 +106,7 @@ def test_a_whole_model(zipped, tmp_path, vocabulary, monkeypatch):
 
 
 class OldParameter(torch.nn.Parameter):
-    """A parameter as PyTorch 0.3 wrote it."""
+    """A parameter in the file format of PyTorch 0.3."""
 
     def __reduce_ex__(self, protocol):
         state = (True, False, collections.OrderedDict())

@@ -1,4 +1,4 @@
-"""Variational dropout: masks of sequences, and masks drawn once for all."""
+"""Tests variational dropout with masks per sequence and with fixed masks."""
 
 import keras
 import numpy as np
@@ -95,7 +95,7 @@ def test_masked_weights_are_masked_activations(rates, tie_embeddings):
     plain = probabilities(model, tokens[None])[0]
     assert np.abs(plain - expected).max() > 0.01
     assert not fixed.tie_embeddings
-    # Training it drops nothing more.
+    # A copy with fixed dropout has no dropout in training.
     again = array(keras.ops.softmax(fixed(tokens[None], training=True)))[0]
     np.testing.assert_allclose(again, expected, rtol=1e-4, atol=1e-6)
 
@@ -115,7 +115,7 @@ def test_masks_that_are_drawn_are_those_of_keras(layer):
         return mask[:, None] if len(mask) > 1 else mask[:1]
 
     tokens = text(7)[None]
-    # Keras draws no others where these are.
+    # Keras draws no masks if the cell already has some.
     cell._dropout_mask = unpacked(masks["kernels"][0])
     cell._recurrent_dropout_mask = unpacked(masks["recurrent_kernels"][0])
     expected = array(keras.ops.softmax(model(tokens, training=True)))

@@ -113,8 +113,8 @@ def test_one_cut_off_is_that_of_all_orders(text):
         ({"discounts": -0.1}, "at least 0"),
         ({"discounts": float("nan")}, "at least 0"),
         ({"minimum_counts": 0}, "minimum_counts=0"),
-        ({"minimum_counts": [1, 1]}, "list of order=5"),
-        ({"minimum_counts": [1, 2, 1, 1, 1]}, "none smaller"),
+        ({"minimum_counts": [1, 1]}, "list of 5 such"),
+        ({"minimum_counts": [1, 2, 1, 1, 1]}, "ascending order"),
         ({"minimum_counts": 1.5}, "minimum_counts=1.5"),
     ],
 )

@@ -9,10 +9,10 @@ from memlm_keras.evaluation import perplexity
 
 
 def test_the_penalty_is_of_the_loss_and_not_of_the_perplexity():
-    """||P||^2 / 2 over 6.5 times the batch size, next to the sum over time."""
+    """The loss adds ||P||^2 / 2 / (6.5 batch size) to the sum over time."""
     preset = presets.get("press2016/small_wt_pr", units=6)
     model = LanguageModel.from_preset(preset["name"], 13, units=6)
-    # Large enough to be seen beside the loss.
+    # Make the penalty large enough to change the loss visibly.
     model.memory.output_kernel.assign(np.full((6, 6), 9.0))
     tokens = np.random.default_rng(0).integers(13, size=41).astype("int32")
     batches = Batches(tokens, batch_size=1, segment_length=41)

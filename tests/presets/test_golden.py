@@ -1,10 +1,10 @@
-"""Every preset against a table of the papers' settings.
+"""Compares every preset with a table of the papers' settings.
 
-`golden.txt` has one line for each preset. `parameters` are those of the paper's
-equations at its vocabulary, without embeddings where the vocabulary is 0;
-`printed` is the paper's number, if its equations give it. In `layers`, `>` is
-the place of a memory between layers. `others` has all settings without a
-column.
+`golden.txt` has one line for each preset. `parameters` is computed from the
+paper's equations and vocabulary size, without embeddings if that size is 0;
+`printed` is the paper's own number, if the equations give this number. In
+`layers`, `>` stands for a memory between layers. `others` contains all settings
+without a column of their own.
 """
 
 import itertools
@@ -27,7 +27,7 @@ every_preset = pytest.mark.parametrize("name", GOLDEN)
 
 
 def settings(name):
-    """The cells that say how the model of a preset is made and trained."""
+    """Returns the table's cells for a preset's model and training."""
     preset = presets.get(name)
     model, data, schedule = (preset[k] for k in ("model", "data", "schedule"))
     optimizer = preset["optimizer"]["config"]
@@ -46,7 +46,7 @@ def settings(name):
         "embedding": model["embedding_dim"],
         "tied": model.get("tie_embeddings"),
         "range": drawn["config"]["maxval"],
-        # The papers name the equations, not how they are computed.
+        # Papers name optimizers by equations, so omit "Fused" from the class.
         "optimizer": preset["optimizer"]["class_name"].removeprefix("Fused"),
         "rate": optimizer["learning_rate"],
         "clip": optimizer.get("global_clipnorm"),
@@ -70,7 +70,7 @@ def settings(name):
     return {key: cell(value) for key, value in cells.items()}
 
 
-# Settings that have columns, and names of modules.
+# Settings that have their own columns, and names of modules.
 _COLUMNS = re.compile(
     r"name|kind|source|units|embedding_dim|tie_embeddings|loss.*|tuned.*|"
     r"(also_)?published.*|(recurrent|memory|mixture|dropout|encoder).*|"
@@ -100,7 +100,7 @@ def cell(value):
 
 
 def layers(model):
-    """All recurrent layers of a model, the lowest first."""
+    """Returns all recurrent layers of a model, the lowest first."""
     parts = ("recurrent", "recurrent_hypothesis", "encoder", "decoder", "top")
     below = []
     for part in filter(None, map(model.get, parts)):
@@ -163,7 +163,7 @@ def test_parameters(name):
     if golden["printed"] != "-":
         number, unit = re.fullmatch("(.*)([kM])", golden["printed"]).groups()
         digits = len(number.partition(".")[2])
-        # Some papers round, and some cut digits off.
+        # Some papers round numbers, and some truncate them.
         rest = parameters / {"k": 1e3, "M": 1e6}[unit] - float(number)
         assert abs(rest) < 10**-digits
 
@@ -174,11 +174,12 @@ def test_the_model_has_the_parameters_of_its_row(name):
     preset = presets.get(name)
     config = {**preset["model"], "vocabulary_size": 40}
     if "mixture" in config:
-        # The steps that it spans add no weights, and take long to trace.
+        # Use a small window: its size adds no weights, but tracing takes long.
         spans = {"window", "size"} & set(config["mixture"]["config"])
         config["mixture"]["config"] |= dict.fromkeys(spans, 2)
     with keras.StatelessScope(initialize_variables=False):
         model = getattr(models, preset["kind"]).from_config(config)
-    # Keras remembers what has no values yet, and would make them later.
+    # Keras keeps a list of uninitialized variables, and would create them
+    # later.
     keras.utils.clear_session(free_memory=False)
     assert model.count_params() == fixed + per_word * 40

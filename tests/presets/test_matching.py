@@ -12,7 +12,7 @@ LSTM_OF_DANILUK = 47_000_003
 
 def test_nothing_is_made():
     state = random.getstate()
-    # A table of a terabyte.
+    # This embedding would take a terabyte.
     assert presets.count_params("kong2019/vanilla_tied_1024", 2**28) > 2**38
     sizes = {"units": 2**14, "embedding_dim": 2**14}
     assert presets.count_params("daniluk2017/lstm", V, **sizes) > 2**31
@@ -24,7 +24,7 @@ def test_nothing_is_made():
 
 
 def test_sizes_match_the_parameters_of_the_lstm():
-    """Daniluk et al., Section 5.1: all models have as many as the LSTM."""
+    """In Section 5.1 of Daniluk et al., all models have the LSTM's number."""
     units = {
         row: presets.match_parameters(
             LSTM_OF_DANILUK, f"daniluk2017/{row}", 77_003
@@ -32,7 +32,7 @@ def test_sizes_match_the_parameters_of_the_lstm():
         for row in presets.papers()["daniluk2017"].rows
         if row not in ("lstm", "key_value_predict", "rm_tm_gated")
     }
-    # golden.txt holds these beside the paper's.
+    # The presets have the sizes found, which golden.txt lists.
     for row, found in units.items():
         assert found == presets.get(f"daniluk2017/{row}")["units"]
     assert len(units) == 11

@@ -1,4 +1,4 @@
-"""Presets of all papers: sizes, and the settings that users can change."""
+"""Tests the presets' sizes, and the settings that users can change."""
 
 import json
 
@@ -31,7 +31,7 @@ def test_a_preset_is_the_callers_own():
     [
         name
         for name in presets.names("LanguageModel")
-        # Of caches, which have no weights, the smallest stands for all.
+        # Larger caches are omitted: caches have no weights.
         if not name.startswith("weissenborn2016/")
         and not name.endswith(("cache_500", "cache_2000"))
     ],
@@ -50,7 +50,7 @@ def test_another_initial_range(name):
             assert 0.9 * limit < drawn.max() <= limit, weight.path
         else:
             assert drawn[drawn != 1].max(initial=0.0) <= limit, weight.path
-    # The paper's own preset is not changed by it.
+    # A changed range does not change the paper's own preset.
     assert '"maxval": 0.35' not in json.dumps(presets.get(name))
 
 
@@ -61,7 +61,7 @@ def test_scaled_presets_divide(name):
         units = row.resized(name, scale).units
         assert units % row.units_divisor == 0
         assert abs(units - scale * row.units) <= row.units_divisor
-    # What the row says is what the preset has.
+    # The preset has the sizes of the resized row.
     preset = presets.get(name, scale=scale)
     assert preset["units"] == units
     assert preset["units_divisor"] == row.units_divisor

@@ -75,7 +75,7 @@ def test_numbers_belong_to_measures_and_texts(name):
     [
         ("tran2016/perplexity", "rm_tm_gated", "ptb", {"test": 123.5}),
         ("tran2016/perplexity", "rm_tm_gated", "wikitext-2", {}),
-        # Numbers of a cache stand beside those with a cache.
+        # The results of a model with a cache have their own measure.
         (
             *("baselines/wikitext2", "grave2017/wikitext2_cache_2000"),
             *("wikitext-2", {"test, cache": 68.9}),

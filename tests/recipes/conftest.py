@@ -1,4 +1,4 @@
-"""Programs of `recipes/`, each with flags of its own."""
+"""Loads programs of `recipes/`, each with only its own flags."""
 
 import contextlib
 import importlib.util
@@ -12,10 +12,11 @@ RECIPES = pathlib.Path(__file__).parents[2] / "recipes"
 
 @contextlib.contextmanager
 def loaded(name):
-    """The module of a program, with flags of its own."""
+    """Yields a program's module, while only the program's own flags exist."""
     with pytest.MonkeyPatch.context() as patch:
-        # TensorFlow's exports read flags of absl; those of other programs may
-        # have the names of this program's.
+        # Keep absl's own flags, which TensorFlow's exports read, and remove
+        # flags of other programs, whose names may be the same as this
+        # program's.
         every = vars(flags.FLAGS)["__flags"]
         modules = flags.FLAGS.flags_by_module_dict().items()
         of_absl = [f for m, fs in modules if m.startswith("absl") for f in fs]
@@ -31,6 +32,6 @@ def loaded(name):
 
 @pytest.fixture
 def program():
-    """`program(name)`: the module of a program."""
+    """`program(name)`: returns the module of a program."""
     with contextlib.ExitStack() as stack:
         yield lambda name: stack.enter_context(loaded(name))

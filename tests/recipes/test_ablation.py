@@ -1,4 +1,4 @@
-"""The ablation of the own row, run as users run it."""
+"""Runs the ablation of the package's own preset as users do."""
 
 import json
 
@@ -24,7 +24,8 @@ def test_variants_are_trained_and_compared(tmp_path):
     assert [row[0] for row in table] == names
     for _, parameters, seed, validation, test in table:
         assert int(parameters.replace(",", "")) > 300_000 and seed == "3"
-        # Of 12 words; with these settings not all variants learn.
+        # The vocabulary has 12 words, and not all variants learn in so short a
+        # training.
         assert 1 < float(validation) < 20 and 1 < float(test) < 20
     assert float(table[0][-1]) < 12
     run = tmp_path / "runs" / "ablation" / "delta_rule-seed3"

@@ -1,4 +1,4 @@
-"""Claims: what is compared, how it is decided, and the document."""
+"""Tests the claims: comparisons, decisions and the page."""
 
 import dataclasses
 import re
@@ -50,7 +50,7 @@ def test_verdicts(claim, low, high, expected):
 
 
 def test_several_claims_need_wider_intervals():
-    """Holm's correction: t is 2.0 for one claim, and 2.4 for three."""
+    """By Holm's correction, t must be 2.0 for one claim, and 2.4 for three."""
     seen = Difference(0.22, 9, seed_error=0.1, freedom=1000.0)
     sure = dataclasses.replace(seen, mean=0.35)
     far = dataclasses.replace(seen, mean=9.0)
@@ -60,11 +60,12 @@ def test_several_claims_need_wider_intervals():
         return verdicts.verdicts([(BETTER, each, 3) for each in found])
 
     assert decided(seen) == [verdicts.HOLDS]
-    # Too few seeds, and no runs, decide nothing and count for nothing.
+    # Claims with too few seeds or no runs are not decided, and do not change
+    # the correction.
     nothing = [verdicts.NOT_DECIDED] * 2
     assert decided(few, None, seen) == [*nothing, verdicts.HOLDS]
     assert decided(seen, seen, seen) == [verdicts.NOT_DECIDED] * 3
-    # Each that is decided narrows the intervals of the others.
+    # Each decided claim makes the intervals of the others narrower.
     assert decided(far, seen, far) == [verdicts.HOLDS] * 3
     assert decided(*[sure] * 200) == [verdicts.NOT_DECIDED] * 200
 
@@ -112,7 +113,7 @@ def test_95_of_100_intervals_hold_the_true_difference(seeds, spread, random):
             sides.append(Losses(by_seed + noise, counts))
         low, high = verdicts.difference(*sides).interval()
         inside += low < 0.3 < high
-    # 95% less two standard deviations.
+    # The limit is 95% of the repetitions minus two standard deviations.
     assert inside >= 277
 
 
@@ -164,7 +165,7 @@ def test_each_model_can_be_trained_by_what_is_printed():
             assert run.title.startswith(f"memlm train {paper}/")
             assert f"--seed={seed}" in run.title
             folders.setdefault(run.folder, set()).add(label)
-    # Settings may share a run, and models may not.
+    # Settings may share a run, but models may not.
     assert all(len(which) == 1 for which in folders.values())
 
 
@@ -186,10 +187,10 @@ def test_the_document_has_each_claim_and_its_verdict(tmp_path, random):
     assert re.search(r"\|70.7, 74.0\|\d+\.\d±\d\.\d, \d+\.\d±\d\.\d\|", line)
     percent = float(re.search(r"\|(\d+\.\d) \(", line)[1])
     assert percent == pytest.approx(100 * (1 - np.exp(-0.2)), abs=1.0)
-    # One model of two is no test.
+    # With runs of only one of two models, a claim counts as not run.
     (line,) = [row for row in text.splitlines() if "`gates`" in row]
     assert "better than rm_tm_linear|" in line and line.endswith("|*not run*|")
-    # What was never run is not decided either way, and says so.
+    # A claim without runs is reported as not run.
     for claim in filter(lambda claim: claim.missing, CLAIMS):
         (line,) = [row for row in text.splitlines() if claim.missing in row]
         assert "*not run*" in line
@@ -200,7 +201,8 @@ def test_the_document_has_each_claim_and_its_verdict(tmp_path, random):
 
 @pytest.fixture
 def claims(program, folder, told):
-    """`claims(*arguments)`: `Told` of the program in this process."""
+    """`claims(*arguments)`: runs the program in this process; returns a
+    `Told`."""
     main = program("claims").main
 
     @flagsaver.flagsaver
@@ -212,7 +214,7 @@ def claims(program, folder, told):
 
 @pytest.fixture
 def small(monkeypatch):
-    """Two claims, of models that a few seconds train."""
+    """Defines two claims about models that train in a few seconds."""
     sizes = {"scale": 0.02, "batch_size": 4, "epochs": 1, "rate": 0.1}
     of_pairs = {"units": 4, "epochs": 1}
     settings = {
@@ -234,7 +236,7 @@ def test_runs_are_trained_kept_and_not_trained_again(claims, folder, small):
     told = claims("kong2019", "--queue")
     assert told.status == 0, told.err
     assert "2 of 2 runs are missing" in told.err
-    # The rate is of no use to a model without noise.
+    # A model without noise gets no flag `--rate`.
     vanilla = next(x for x in told.out.splitlines() if "vanilla" in x)
     assert "--rate" not in vanilla and "--scale=0.02" in vanilla
     told = claims("kong2019", "--jobs=2")
@@ -255,7 +257,7 @@ def test_runs_are_trained_kept_and_not_trained_again(claims, folder, small):
     assert "`gru`: gru_shared better" in document and "|*not run*|" in document
     told = claims("kong2019", "--queue")
     assert "0 of 2 runs are missing" in told.err and not told.out
-    # Seeds that are kept beyond those asked for count.
+    # Seeds in the logs count even if the program did not request them.
     for name, run in kept.items():
         logs.add(study, name.replace("seed0", "seed2"), run)
     assert claims("--finished_only").status == 0
@@ -297,7 +299,7 @@ def test_what_cannot_be_asked_is_told(claims, small, arguments, message):
 def test_claims_are_asked_for_by_paper_or_by_name(claims, small, name):
     told = claims(name, "--queue")
     assert told.status == 0 and "2 of 2 runs are missing" in told.err
-    # Each line is a command.
+    # Each printed line is a command.
     for line in told.out.splitlines():
         program, command, *arguments = shlex.split(line)
         assert (program, command) == ("memlm", "train")

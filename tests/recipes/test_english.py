@@ -1,4 +1,4 @@
-"""The recipe of the English model, on small books."""
+"""Runs the recipe of the English model on small books."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def test_books_become_a_trained_model(flags, name, layers, tmp_path):
         write_documents(tmp_path / "books" / split, count=count)
     folder = tmp_path / "trained" / "memlm" / name
     for _ in range(2):
-        # The second time, training has ended.
+        # In the second run, training has already ended.
         home = {"MEMLM_KERAS_HOME": str(tmp_path / "cache")}
         command = (RECIPE, *FLAGS, *flags, "--epochs=3")
         ran = python(*command, folder=tmp_path, **home)

@@ -1,4 +1,4 @@
-"""Studies: what is kept of a run, and how it is read again."""
+"""Tests the logs of studies: which results of a run are kept and read."""
 
 import json
 import pathlib
@@ -14,7 +14,7 @@ LOGS = pathlib.Path(__file__).parents[2] / "docs" / "results" / "logs"
 
 @pytest.fixture
 def run(tmp_path):
-    """A folder with what a queue keeps of a run."""
+    """Returns a run folder with the files that a queue keeps."""
     folder = tmp_path / "lstm-seed0"
     folder.mkdir()
     results = {"test": {"perplexity": 81.25}, "parameters": 9, "seed": 0}

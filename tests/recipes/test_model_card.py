@@ -1,4 +1,5 @@
-"""Trained models of run folders, and those of papers' rows in a clone."""
+"""Tests trained models made from run folders, and a clone's models of
+papers."""
 
 import re
 
@@ -19,7 +20,8 @@ PTB, SICK = "tran2016/rm_tm_gated_ptb", "weissenborn2016/am_gru_shared_sick"
 
 @pytest.fixture
 def call(memlm_command):
-    """`call(*arguments)`: the output of a command, which succeeds."""
+    """`call(*arguments)`: runs a command, which succeeds; returns its
+    output."""
 
     def call(*arguments):
         told = memlm_command(*arguments)
@@ -30,7 +32,7 @@ def call(memlm_command):
 
 
 def number(printed):
-    """The measurement of the test text that a command prints."""
+    """Returns the measurement of the test text from a command's output."""
     return re.search(r"test: \w+ ([0-9.]+)", printed)[1]
 
 
@@ -54,7 +56,7 @@ def test_a_run_and_its_trained_model_have_one_number(
     monkeypatch.setenv("MEMLM_PRESETS", "presets")
     expected = number(call("evaluate", run))
     assert number(call("evaluate", name, *text)) == expected
-    # It knows the name of its text.
+    # Without an argument, the command uses the text named in the metadata.
     assert number(call("evaluate", name, *text[1:])) == expected
     metadata = trained.read_metadata(trained.find(name))
     recipe = {"dataset": text[0].partition("=")[2], "seed": 0, "scale": 0.1}
@@ -78,7 +80,7 @@ def test_trained_rows_have_the_number_of_their_page(name, call):
     card = trained.read_metadata(trained.find(name))["card"]
     measure = "accuracy" if dataset == "sick" else "perplexity"
     assert found == pytest.approx(card[measure], rel=2e-4)
-    # Matrices of int8 change less than a thousandth.
+    # Storing matrices as int8 changes the measurement by less than 0.1%.
     assert found == pytest.approx(card[f"{measure} before storing"], rel=1e-3)
     text = (ROOT / f"docs/results/{name.split('/')[0]}.md").read_text("utf-8")
     assert f"`{name}`" in text and f"{card[measure]:.2f}" in text

@@ -1,4 +1,4 @@
-"""Commands of the result pages, beside the logs of their runs."""
+"""Compares the commands on result pages with the logs of their runs."""
 
 import pathlib
 import shlex
@@ -23,27 +23,28 @@ every_paper = pytest.mark.parametrize("paper", STEPS)
 
 
 def identity(experiment, values):
-    """Arguments of a run without the place of the text, and its length."""
+    """Returns a run's arguments without the text's path, and training's
+    length."""
     arguments = dict(experiment.recipe)
     arguments.pop("data_dir", None)
     if "optimizer" in experiment.preset:
-        # Of the preset where it is not typed.
+        # Without a flag, the preset sets the learning rate.
         rate = experiment.preset["optimizer"]["config"]["learning_rate"]
         arguments.setdefault("learning_rate", rate)
-    # Measures apart, which another run adds.
+    # Omit measures, which a later run can add.
     limits = [values.get(name) for name in ("epochs", "patience")]
     return (*sorted((k, str(v)) for k, v in arguments.items()), *limits)
 
 
 def read(verb, *words):
-    """The arguments of a command: positional, all flags, and overrides."""
+    """Returns a command's positional arguments, all flags, and overrides."""
     positional, values = command_line.COMMANDS[verb].parse(words)
     overrides = {k: v for k, v in values.items() if k in OVERRIDES}
     return positional, values, overrides
 
 
 def runs_of(step):
-    """The runs of a step, which is a command that can be typed."""
+    """Returns the runs of a step, whose command must be valid."""
     verb, *words = step.arguments
     positional, values, overrides = read(verb, *words)
     if verb == "train":
@@ -66,7 +67,7 @@ def runs_of(step):
 
 
 def logged(paper, folder):
-    """The runs of a paper in a folder of logs."""
+    """Returns the runs of a paper in a log file."""
     found = set()
     study = logs.read(DOCS / "results" / "logs" / f"{folder}.jsonl")
     for run in study.values():
@@ -74,7 +75,7 @@ def logged(paper, folder):
         if "preset" not in results:
             continue
         name = results["preset"]
-        # Those of Kneser-Ney are on the page of Tran et al. (2016).
+        # Kneser-Ney runs are on the page of Tran et al. (2016).
         if name.partition("/")[0] == paper or "/" not in name:
             words = shlex.split(results["command"])[1:]
             positional, values, overrides = read(*words)
@@ -87,8 +88,8 @@ def logged(paper, folder):
 
 @every_paper
 def test_steps_have_the_runs_of_the_logs(paper):
-    """Each folder's runs are those of its steps: preset, flags and seeds. Those
-    of published sizes are in `recipes/published.py`, and some in steps."""
+    """A log's runs have the presets, flags and seeds of the paper's steps; runs
+    of published sizes may also be in `recipes/published.py`."""
     by_folder = {}
     for step in STEPS[paper]:
         runs = runs_of(step)

@@ -1,4 +1,4 @@
-"""The queue of runs at published sizes: what is in it, and its command."""
+"""Tests the queue of runs at published sizes, and its command."""
 
 import pytest
 from absl import flags
@@ -21,7 +21,7 @@ LOGS = ROOT / "docs" / "results" / "logs"
 
 @pytest.fixture
 def recipe(program):
-    """`recipe(*flags)`: the program, with flags."""
+    """`recipe(*flags)`: returns the program's module with parsed flags."""
     module = program("published")
 
     def with_flags(*arguments):
@@ -33,7 +33,7 @@ def recipe(program):
 
 @pytest.fixture(scope="module")
 def found():
-    """All entries, rows and runs."""
+    """Returns all entries of the queue, with their rows and runs."""
     with loaded("published") as module:
         flags.FLAGS(["published"])
         return list(module.runs_of(module.QUEUE))
@@ -41,7 +41,8 @@ def found():
 
 @pytest.fixture
 def tiny(recipe, tmp_path, monkeypatch):
-    """`tiny(*arguments)`: the program with two entries that share a run."""
+    """`tiny(*arguments)`: runs the program with two entries that share a
+    run."""
     write_splits(tmp_path / "text")
     monkeypatch.chdir(tmp_path)
     options = {"scale": 0.04, "batch_size": 4}
@@ -67,7 +68,7 @@ def test_entries_say_what_they_are(recipe):
     assert len({entry.name for entry in queue}) == len(queue)
     for entry in queue:
         assert entry.decides and min(entry.hours, entry.minutes) > 0
-        # Each name is of one row, or of one with several settings.
+        # Each name in an entry is a preset, which may have several settings.
         known = {row.preset for row in recipe().rows_of(entry)}
         named = entry.rows.split()
         assert len(known) == len(named) or (known and not named), entry.name
@@ -76,7 +77,7 @@ def test_entries_say_what_they_are(recipe):
 def test_each_run_is_as_published_and_is_there_once(found):
     names = [run.folder.name for *_, of_row in found for run in of_row]
     assert len(names) == len(set(names)) > 250
-    # All that was trained is in the queue.
+    # Every trained run is in the queue.
     assert set(logs.read(LOGS / "paper.jsonl")) <= set(names)
     without = {entry.name for entry, *_ in found}
     for entry, row, of_row in found:
@@ -84,7 +85,7 @@ def test_each_run_is_as_published_and_is_there_once(found):
             without.discard(entry.name)
             assert run.study == LOGS / "paper.jsonl"
             changes = {**row.changes, **entry.changes}
-            # A rate or a text is no size of the model.
+            # Rates and texts are not overrides of the model's sizes.
             assert run.experiment.overrides.keys() <= {"documents", *changes}
             if not changes:
                 published = memlm.presets.get(row.preset)
@@ -150,7 +151,7 @@ def test_runs_are_continued_and_kept(tiny, tmp_path, capsys, monkeypatch):
     kept = logs.read(tmp_path / "logs" / "paper.jsonl")
     (name,) = [name for name in kept if "lstm" in name]
     assert kept[name]["results"]["last_epoch"]
-    # The second entry has the second seed alone.
+    # The second entry has only the second seed.
     tiny("--list", "--trial=batch_size=5")
     told = capsys.readouterr()
     assert told.out.count("memlm train") == 2 and "--seed=0" not in told.out

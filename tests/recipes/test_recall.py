@@ -1,4 +1,4 @@
-"""The recall suite's recipe, as users run it."""
+"""Runs the recall suite's recipe as users do."""
 
 import re
 import shlex
@@ -14,7 +14,7 @@ import recall_rows
 import recall_runs
 
 PAGES = ("docs/results/recall.md", "docs/how_to/recall.md")
-# Before a page adds rows of its own to them.
+# Copy the names before a page adds its own rows.
 ROWS, SETTINGS = list(recall_rows.ROWS), list(recall_rows.SETTINGS)
 
 
@@ -45,14 +45,14 @@ def test_it_prints_a_table_and_draws(tmp_path):
 
 def test_help_lists_rows_and_settings(tmp_path):
     found = recipe("--help", folder=tmp_path, status=None).out
-    # A long list is broken within words.
+    # The help breaks a long list within words.
     words = re.findall(r"\w+", found + re.sub(r"\n +", "", found))
     assert {*ROWS, *SETTINGS} <= set(words)
 
 
 # === Command lines that stop before training ===
 
-# What a command line ends with that would train.
+# Exit status of a command line that would train.
 TRAINS = -1
 WRONG = {
     "--epochs=0": "--epochs=0: 0 is not a positive integer",
@@ -85,7 +85,7 @@ RIGHT = {
 
 
 def on_pages():
-    """The flags of every command of it that a page shows."""
+    """Yields the flags of all of the recipe's commands on pages."""
     for page in PAGES:
         text = (ROOT / page).read_text(encoding="utf-8")
         text = re.sub(r"\\\n *", "", text)
@@ -95,7 +95,8 @@ def on_pages():
 
 @pytest.fixture
 def call(program, monkeypatch, tmp_path, told):
-    """`call(typed)`: `Told` of flags in this process; nothing is trained."""
+    """`call(typed)`: parses flags in this process without training; returns a
+    `Told`."""
     recall = program("recall")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(recall.process, "import_keras", lambda backend: None)

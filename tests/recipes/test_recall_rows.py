@@ -1,4 +1,4 @@
-"""The rows of the recall suite."""
+"""Tests the rows of the recall suite."""
 
 import dataclasses
 
@@ -23,7 +23,7 @@ def test_previous_inputs_stand_beside_inputs(random):
     outputs, state = layer(inputs)
     np.testing.assert_array_equal(array(outputs), expected)
     np.testing.assert_array_equal(array(state), inputs[:, -1])
-    # And goes on where it stopped.
+    # A layer continues from its last state.
     _, state = layer(inputs[:, :2])
     outputs, _ = layer(inputs[:, 2:], initial_state=state)
     np.testing.assert_array_equal(array(outputs), expected[:, 2:])

@@ -1,4 +1,4 @@
-"""The recall suite: its runs, and what is said of them."""
+"""Tests the recall suite's runs and reports."""
 
 import dataclasses
 import pathlib
@@ -24,7 +24,7 @@ MIX = MQARMix(PARTS, (*PARTS, (3, 16, 6)), vocabulary_size=16)
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """`run(name, ...)`: a row trained for two epochs of two batches."""
+    """`run(name, ...)`: trains a row for two epochs of two batches."""
     sizes = {"rows": 8, "batch_size": 4, "validation_rows": 4}
     tiny = recall_rows.RecallSetting(epochs=2, **sizes)
     two = dataclasses.replace(tiny, rates=(0.1, 0.001))
@@ -55,7 +55,7 @@ def test_a_finished_run_is_read(run, tmp_path, monkeypatch):
 
 
 def test_kept_logs_are_read():
-    """Those that docs/results/recall.md rests on."""
+    """The results in docs/results/recall.md are from these logs."""
     kinds = (MQAR, MQARMix, Copy, Binding)
     tasks = {kind.__name__: kind for kind in kinds}
     runs = logs.read(LOGS / "recall.jsonl")
@@ -70,7 +70,7 @@ def test_kept_logs_are_read():
             epochs=kept["most_epochs"],
             **{name: kept[name] for name in named},
         )
-        # One for each rate that was run.
+        # The result is one of the runs with different rates.
         assert kept in [each[1] for each in run.finished if each]
     assert len(found) > 100
 
@@ -97,7 +97,8 @@ def test_seeds_are_reproducible(run, tmp_path):
 def test_held_out_sequences_choose_the_rate(run, tmp_path):
     run(setting="two")
     study = tmp_path / "recall.jsonl"
-    # The better on the test sequences is the worse on those held out.
+    # The rate that is better on test sequences is worse on validation
+    # sequences.
     for rate, accuracy, held_out in ((0.1, 0.1, 0.8), (0.001, 0.9, 0.2)):
         ((name, kept),) = [
             (name, each)

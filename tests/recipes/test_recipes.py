@@ -1,4 +1,4 @@
-"""Recipes of the papers give the weights of `memlm train`."""
+"""Tests that the papers' recipes train the same weights as `memlm train`."""
 
 import keras
 import numpy as np
@@ -12,7 +12,7 @@ from memlm_keras.experiments.run_folder import RunFolder
 
 from .conftest import RECIPES
 
-# Rows, and epochs that reach halved rates and worse epochs than the best.
+# Presets, and epochs enough to halve the rate and pass the best epoch.
 ROWS = {
     "daniluk2017": ("key_value_predict", 4),
     "tran2016": ("rm_tm_gated", 6),
@@ -24,7 +24,7 @@ ROWS = {
 
 @pytest.fixture
 def recipe(program, monkeypatch):
-    """`recipe(name, *flags)`: a recipe, with flags, on little text."""
+    """`recipe(name, *flags)`: runs a recipe with flags on a small text."""
     monkeypatch.setattr(embedded.load, "__defaults__", (13, 2, 2, 0))
     for split, size in {"train": 120, "validation": 30, "test": 30}.items():
         monkeypatch.setitem(embedded_pairs.SIZES, split, size)

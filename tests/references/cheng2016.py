@@ -1,6 +1,7 @@
 """Naive float64 reference of long short-term memory-networks.
 
-Lists of all earlier states, one sequence, column vectors; Equations 4 to 14.
+Implements Equations 4 to 14 for one sequence, with lists of all earlier states
+and with column vectors.
 """
 
 import numpy as np
@@ -10,7 +11,7 @@ from references.daniluk2017 import softmax
 
 
 def attend(pairs, w_key, query, v):
-    """Mixtures of a list of pairs `(h, c)`."""
+    """Returns the means of pairs `(h, c)`, weighted by attention."""
     if not pairs:
         return 0.0, 0.0
     scores = np.array([v @ np.tanh(w_key @ h + query) for h, _ in pairs])
@@ -28,7 +29,7 @@ def lstm_network(inputs, weights, window, source=()):
         weights: dict of matrices that multiply from the left: `W`, `W_x`,
             `W_h`, `W_h~`, `v`, `b`, and for fusion `W_g`, `W_y`, `W_g~`, `u`,
             `W_r`.
-        window: integer, only so many earlier states are attended to.
+        window: integer, maximum number of earlier states to attend to.
         source: list of pairs `(gamma_j, alpha_j)`.
 
     Returns:

@@ -7,16 +7,17 @@ Every memory has the same form:
 `outputs` is `(batch, time, units)`. `weights` maps the paper's symbols to
 matrices as printed, which multiply column vectors from the left. `window` is a
 dict of `slots` `(batch, L, ...)`, the most recent last, and `filled`
-`(batch,)`, how many of them hold an output; others are never read.
+`(batch,)`, the number of slots with an output; empty slots are never read.
 
-They define what is correct: loops over batch, time and slots, never optimised.
+The references define the correct results, so the loops over batch, time and
+slots are never optimized.
 """
 
 import numpy as np
 
 
 def attention(outputs, weights, window):
-    """Eq. 1-4, `h_t` serving as key, value and prediction."""
+    """Eq. 1-4: `h_t` is key, value and prediction."""
     return _attend(outputs, weights, window, *[slice(None)] * 4)
 
 
@@ -28,14 +29,15 @@ def key_value(outputs, weights, window):
 
 
 def key_value_predict(outputs, weights, window):
-    """Eq. 9-11, 16-17, `h_t = [k_t; v_t; p_t]`; p is never read again."""
+    """Eq. 9-11, 16-17, `h_t = [k_t; v_t; p_t]`; the window omits p."""
     k = outputs.shape[-1] // 3
     v, p = slice(k, 2 * k), slice(2 * k, None)
     return _attend(outputs, weights, window, slice(k), v, p, slice(2 * k))
 
 
 def _attend(outputs, weights, window, key, value, predict, kept):
-    """With the parts of outputs that are keys, values, predictions and kept."""
+    """Attends; slices select an output's key, value, prediction and kept
+    part."""
     batch_size, time, _ = outputs.shape
     length = window["slots"].shape[1]
     k = weights["w"].shape[0]
@@ -88,14 +90,14 @@ def ngram(outputs, weights, window):
 
 
 def history(window, row):
-    """Outputs that a row remembers, the most recent last."""
+    """Returns the outputs in a row's window, the most recent last."""
     length = window["slots"].shape[1]
     first = length - window["filled"][row]
     return [window["slots"][row, slot] for slot in range(first, length)]
 
 
 def keep(window, row, past):
-    """Writes what a row remembers, the most recent last."""
+    """Writes outputs to a row's window, the most recent last."""
     length = window["slots"].shape[1]
     for index, remembered in enumerate(past):
         window["slots"][row, length - len(past) + index] = remembered
@@ -110,7 +112,7 @@ def empty_like(window):
 
 
 def softmax(scores):
-    """Softmax of a vector, which may be empty."""
+    """Computes the softmax of a vector, which may be empty."""
     if not len(scores):
         return scores
     powers = np.exp(scores - scores.max())
@@ -118,7 +120,7 @@ def softmax(scores):
 
 
 def log_softmax(scores):
-    """Logarithm of the softmax over the last axis."""
+    """Computes the logarithm of the softmax over the last axis."""
     shifted = scores - scores.max(axis=-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
@@ -127,8 +129,8 @@ def run(step, inputs, states, noise=None):
     """Runs a cell over `(batch, time, input_dim)`, row by row.
 
     Args:
-        step: function of `x`, a list of states and what was drawn; returns the
-            new states, of which the first is the output.
+        step: function of `x`, a list of states and the step's noise; returns
+            the new states, of which the first is the output.
         inputs: float64 `(batch, time, input_dim)`.
         states: list of arrays `(batch, units)`.
         noise: `(batch, time, ...)`, or `None`.

@@ -1,10 +1,10 @@
 """Naive float64 reference of `DeltaRule`, one step at a time.
 
-`weights` are matrices by the symbols of the class, vectors as columns of the
-right side; `state` holds `associations` `(B, N, K, V)` and, if outputs before
-the current one are read, `window` `(B, slots, k)`. With permutations `P`, all
-numbers are complex, and the last or second half of a vector or of a matrix of
-associations has the imaginary parts.
+`weights` is a dict from the symbols of the class to matrices, which multiply
+column vectors from the left; `state` holds `associations` `(B, N, K, V)` and,
+if outputs before the current one are read, `window` `(B, slots, k)`. With
+permutations `P`, all numbers are complex: the second half of a vector or of a
+matrix of associations contains the imaginary parts.
 """
 
 import numpy as np
@@ -13,24 +13,25 @@ from references.daniluk2017 import sigmoid
 
 
 def unit(x):
-    """A vector of length one; zeros stay."""
+    """Divides a vector by its length, unless the length is zero."""
     length = np.sqrt(np.sum(abs(x) ** 2))
     return x / length if length else x
 
 
 def complex_of(x):
-    """Complex numbers from real parts and imaginary parts."""
+    """Makes complex numbers from an array of all real and imaginary parts."""
     re, im = np.split(x, 2)
     return re + 1j * im
 
 
 def reals(x):
-    """Inverse of `complex_of`; real numbers stay."""
+    """Inverts `complex_of`; does not change real numbers."""
     return np.concatenate([x.real, x.imag]) if np.iscomplexobj(x) else x
 
 
 def key_of_head(vector, n, heads, permutations):
-    """A key of length one: a part of the vector, or one of each copy."""
+    """Returns head n's key of length one: a part of the vector, or the n-th
+    number of each permuted copy."""
     if permutations is None:
         return unit(np.split(vector, heads)[n])
     r = complex_of(vector)
@@ -40,7 +41,7 @@ def key_of_head(vector, n, heads, permutations):
 
 
 def change_of(S, key, value, rate):
-    """The matrix that a write adds."""
+    """Returns the matrix that a write adds to the associations."""
     missing = value - key.conj() @ S
     if np.iscomplexobj(rate):
         written = rate.real * missing.real + 1j * (rate.imag * missing.imag)
@@ -50,7 +51,7 @@ def change_of(S, key, value, rate):
 
 
 def convolved(recent, taps):
-    """Weighted sum of the last outputs, the most recent last."""
+    """Computes the convolution, a weighted sum of the last outputs."""
     if taps is None:
         return recent[-1]
     return np.sum(np.asarray(recent[-len(taps) :]) * taps, axis=0)
@@ -59,7 +60,8 @@ def convolved(recent, taps):
 def delta_rule(
     outputs, weights, state, negative_eigenvalues=False, previous_keys=False
 ):
-    """Predictions `(B, T, k)`, and the state after the last step."""
+    """Returns the outputs `h*`, `(B, T, k)`, and the state after the last
+    step."""
     batch_size, time, k = outputs.shape
     associations = np.array(state["associations"], "float64")
     permutations = weights.get("P")

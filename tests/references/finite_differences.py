@@ -4,11 +4,11 @@ import numpy as np
 
 
 def central_differences(function, arrays):
-    """Derivatives of `function(arrays)`, a number, with regard to each array.
+    """Computes derivatives of the number `function(arrays)` for each array.
 
     Args:
         function: callable from a list of float64 arrays to a number.
-        arrays: list of float64 arrays; as they were, afterwards.
+        arrays: list of float64 arrays, which are unchanged after the call.
 
     Returns:
         List of float64 arrays of the same shapes.
@@ -28,13 +28,13 @@ def central_differences(function, arrays):
 
 
 def assert_derivatives(gradients, loss, reference_loss, values):
-    """Asserts that gradients are the central differences of a reference.
+    """Asserts that gradients equal the central differences of a reference.
 
     Args:
-        gradients: fixture of that name.
-        loss: function of a list of tensors, as `gradients` takes it.
-        reference_loss: the same function, of float64 arrays.
-        values: list of float32 arrays, where to derive.
+        gradients: the fixture `gradients`.
+        loss: function from a list of tensors to a scalar.
+        reference_loss: the same function for float64 arrays.
+        values: list of float32 arrays, the point at which to differentiate.
     """
     found = gradients(loss, values)
     expected = central_differences(
@@ -47,8 +47,9 @@ def assert_derivatives(gradients, loss, reference_loss, values):
 def assert_directional_derivatives(
     gradients, loss, reference_loss, values, directions=1
 ):
-    """Asserts it along random directions for each array: long sequences have
-    too many entries to change each by itself.
+    """Asserts that gradients equal central differences in random directions of
+    each array, since long sequences have too many entries for
+    `assert_derivatives`.
 
     Args:
         gradients, loss, reference_loss, values: as for `assert_derivatives`.
@@ -65,7 +66,7 @@ def assert_directional_derivatives(
             above = reference_loss(changed)
             changed[index] = value - step * direction
             difference = (above - reference_loss(changed)) / (2 * step)
-            # How large the derivative is, on average.
+            # Typical size of a directional derivative.
             scale = np.linalg.norm(gradient)
             derivative = np.sum(gradient * direction)
             assert abs(derivative - difference) < 1e-3 * scale, index

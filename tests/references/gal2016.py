@@ -1,6 +1,6 @@
-"""Gal and Ghahramani (2016): LSTM layers whose units are dropped, step by step.
+"""Gal and Ghahramani (2016): LSTM layers with fixed dropout, step by step.
 
-Masks multiply activations: a vector that is read, once for each gate.
+Masks multiply the input vectors of the gates, with one mask per gate.
 """
 
 import numpy as np
@@ -10,7 +10,8 @@ from references.daniluk2017 import softmax
 
 
 def probabilities_with_masks(token_ids, weights, masks):
-    """Probabilities of the next word over one sequence, from an empty history.
+    """Computes the next word's probabilities at each step of one sequence, from
+    an empty context.
 
     Args:
         token_ids: integers `(time,)`.
@@ -18,7 +19,7 @@ def probabilities_with_masks(token_ids, weights, masks):
             gates i, f, g, o side by side; and `head`, a matrix and a bias.
         masks: dict of `words`, `(V,)`; `inputs`, one vector for the embeddings
             and one for the outputs of each layer; and `kernels` and
-            `recurrent_kernels`, of each layer a mask for each gate, or one.
+            `recurrent_kernels`, for each layer one mask, or one mask per gate.
 
     Returns:
         float64 array `(time, V)`.

@@ -6,14 +6,15 @@ import numpy as np
 def neural_cache(
     outputs, token_ids, probabilities, size, theta, weight, history=((), ())
 ):
-    """The cache over one history.
+    """Runs the neural cache over one sequence.
 
     Args:
         outputs: float64 `(time, units)`.
         token_ids: int `(time,)`.
-        probabilities: float64 `(time, vocabulary)`, of the model alone.
-        size, theta, weight: as of the layer.
-        history: earlier outputs and the words read there.
+        probabilities: float64 `(time, vocabulary)`, from the model without a
+            cache.
+        size, theta, weight: arguments of the layer.
+        history: earlier outputs, and the words read at these steps.
 
     Returns:
         Probabilities `(time, vocabulary)` and, for each step, the list of

@@ -2,10 +2,10 @@
 
     cell(inputs, weights, history) -> (outputs, new history)
 
-`inputs` is `(batch, time, input_dim)`, `history` the list of the n outputs
+`inputs` is `(batch, time, input_dim)`; `history` is the list of the n outputs
 `(batch, units)` before the first step, the latest first. `weights` maps the
-symbols of the equations to matrices that multiply column vectors from the left,
-`U`, `A` and `B` to lists of one matrix for each order.
+equations' symbols to matrices that multiply column vectors from the left; `U`,
+`A` and `B` are lists with one matrix per earlier output.
 """
 
 import numpy as np
@@ -27,7 +27,7 @@ def fofe(inputs, weights, history):
 
 
 def gated(inputs, weights, history):
-    """h_t = tanh(W x_t + b + sum_i r_i * U_i h_{t-i}), a gate r_i each."""
+    """h_t = tanh(W x_t + b + sum_i r_i * U_i h_{t-i}) with gates r_i."""
 
     def step(x, past, _):
         total = weights["W"] @ x + weights["b"]

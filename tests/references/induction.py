@@ -1,4 +1,4 @@
-"""Naive float64 reference of `InductionAttention`, as its equations say.
+"""Naive float64 reference of `InductionAttention`, written from its equations.
 
 The arguments are those of `references.daniluk2017`; `window["slots"]` holds
 normalised outputs.
@@ -18,7 +18,8 @@ def normalized(h):
 
 
 def induction(outputs, weights, window):
-    """Keys are the outputs before the current one, values one step later."""
+    """Computes attention; the key of each value is the output before the
+    value."""
     batch_size, time, k = outputs.shape
     length = window["slots"].shape[1]
     predictions = np.zeros((batch_size, time, k))

@@ -1,15 +1,15 @@
 """Naive reference of interpolated Kneser-Ney smoothing, with dictionaries.
 
-Everything is a dictionary from tuples of words to numbers, and the equations
-are computed word by word. `<s>` and `</s>` are words of their own here: "<s>"
-begins each line, and "</s>" ends it in place of the id 0.
+Counts and discounts are dictionaries from tuples of words to numbers, and the
+equations are computed word by word. `<s>` and `</s>` are separate words: "<s>"
+begins each line, and "</s>" ends the line in place of the id 0.
 """
 
 import collections
 
 
 def lines_of(tokens, boundaries):
-    """Returns lists of words, whose first word is context only."""
+    """Returns lists of words; the first word of a list is only context."""
     if not boundaries:
         return [[0, *tokens]]
     lines, line = [], ["<s>"]
@@ -22,14 +22,15 @@ def lines_of(tokens, boundaries):
 
 
 class Reference:
-    """p(w | c) of a text's n-grams.
+    """Computes p(w | c) from the n-grams of a text.
 
     Args:
         tokens: list of integers.
-        order, size: integers, size that of the vocabulary.
-        discounts: "modified", "original", or a list of three for each order.
+        order, size: integers, the model's order and the vocabulary's size.
+        discounts: "modified", "original", or a list of three discounts for each
+            order.
         cut_offs: list of integers, one for each order.
-        boundaries: whether lines stand for themselves.
+        boundaries: whether lines are independent.
     """
 
     def __init__(self, tokens, order, size, discounts, cut_offs, boundaries):
@@ -78,7 +79,7 @@ class Reference:
         return found if min(found) > 0 else (0.5, 1.0, 1.5)
 
     def probability(self, word, context):
-        """p(word | context), words as in `lines_of`, of an exact context."""
+        """Computes p(word | context) for words as in `lines_of`."""
         context = tuple(context)[max(0, len(context) - self.order + 1) :]
         lower = 1 / self.size
         for start in range(len(context), -1, -1):
@@ -107,7 +108,7 @@ class Reference:
         return remaining((*context, word)) / total + backoff * lower
 
     def score(self, tokens):
-        """List of p(w | c) for each token of a text."""
+        """Returns a list of p(w | c) for each token of a text."""
         return [
             self.probability(line[end], line[:end])
             for line in lines_of(tokens, self.boundaries)

@@ -8,15 +8,16 @@ from references.daniluk2017 import softmax
 def pointer_sentinel(
     outputs, token_ids, probabilities, weights, window, history=((), ())
 ):
-    """The pointer over one history.
+    """Runs the pointer sentinel over one sequence.
 
     Args:
         outputs: float64 `(time, units)`.
         token_ids: int `(time,)`.
-        probabilities: float64 `(time, vocabulary)`, of the head alone.
+        probabilities: float64 `(time, vocabulary)`, from the head without a
+            pointer.
         weights: dict of `W`, `b` and `s`.
         window: L.
-        history: earlier outputs and the words read there.
+        history: earlier outputs, and the words read at these steps.
 
     Returns:
         Probabilities `(time, vocabulary)`; for each step, the list of pairs

@@ -2,9 +2,9 @@
 
     cell(inputs, weights, states, noise) -> (outputs, new states)
 
-`inputs` is `(batch, time, input_dim)`, `states` a list of `(batch, units)`,
-`weights` are `W`, `U` and `b` as Keras lays them out, and `noise`, what was
-drawn for each step, `(batch, time, ...)`, or `None` when not training.
+`inputs` is `(batch, time, input_dim)`; `states` is a list of `(batch, units)`;
+`weights` are `W`, `U` and `b` in Keras' layout; `noise` is the noise drawn for
+each step, `(batch, time, ...)`, or `None` in inference.
 """
 
 import numpy as np

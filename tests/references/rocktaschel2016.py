@@ -12,9 +12,10 @@ WEIGHTS = """
 
 
 def word_by_word(outputs, premise, w_y, w_h, w_r, w, w_t, w_p, w_x):
-    """One pair, word by word, of `(time, k)` outputs.
+    """Runs the attention over the outputs `(time, k)` of one pair, word by
+    word.
 
-    Weights are as the layer has them: they multiply rows from the right.
+    Weights are in the layer's layout, and multiply row vectors from the right.
 
     Returns:
         `h*`, `(k,)`, and the weights `(time, time of the premise)`.

@@ -1,7 +1,8 @@
 """Naive float64 reference of Salton et al. (2017), written from the paper.
 
 `weights` maps the paper's symbols to matrices as printed, which multiply column
-vectors from the left. Loops over batch, time and memory, never optimised.
+vectors from the left. The loops over batch, time and memory are never
+optimized.
 """
 
 import numpy as np
@@ -10,14 +11,14 @@ from references.daniluk2017 import softmax
 
 
 def attentive(outputs, weights, window, before):
-    """Eq. 3, 4, 7 and, where `weights` has no `W_q`, 9, else 10.
+    """Eq. 3, 4 and 7; with Eq. 10 if `weights` contains `W_q`, otherwise Eq. 9.
 
     Args:
         outputs: float64 `(batch, time, k)`.
         weights: dict of arrays `W_s`, `v_s`, `W_c`, `b_t` and perhaps `W_q`.
-        window: integer, most outputs that weights are reported for; with a
-            `W_q` also most that are attended over.
-        before: list of the outputs that each row gave before, latest last.
+        window: integer, number of outputs whose weights are returned; with
+            `W_q`, also the number of outputs to attend to.
+        before: list of each row's earlier outputs, the latest last.
 
     Returns:
         `(outputs, attention)`, attention `(batch, time, window)`.

@@ -1,4 +1,4 @@
-"""Statistics, noise and smoothing by loops, from the papers' equations.
+"""Statistics, noise and smoothing, written as loops from the papers' equations.
 
 Kong et al. (2019), Xie et al. (2017).
 """
@@ -9,7 +9,8 @@ import numpy as np
 
 
 def statistics(tokens, vocabulary_size):
-    """c(v), u_v, N1+(v .), N1+(. v) and r_v by brute force, a dict."""
+    """Computes a dict of c(v), u_v, N1+(v .), N1+(. v) and r_v by brute
+    force."""
     counts = np.zeros(vocabulary_size)
     after = collections.defaultdict(set)
     before = collections.defaultdict(set)
@@ -32,7 +33,8 @@ def statistics(tokens, vocabulary_size):
 
 
 def replacement(scheme, rate, tokens, vocabulary_size, blank_id=None):
-    """gamma_v `(V,)` and q `(V + 1,)`, the last place for a blank token."""
+    """Returns gamma_v, `(V,)`, and q, `(V + 1,)`, whose last entry is the
+    blank's."""
     found = statistics(tokens, vocabulary_size)
     rates, proposal = np.zeros(vocabulary_size), np.zeros(vocabulary_size + 1)
     for v in range(vocabulary_size):
@@ -59,10 +61,11 @@ def mean_matrix(matrix, rates, proposal):
 
 
 def coefficients(rates, proposal):
-    """c_k: how often the vector of k is read, if all words are as frequent.
+    """Computes c_k, the number of times that row k is read if every word occurs
+    once.
 
-    Of the words v, each reads row k by its mixture: its own with 1 - gamma_v,
-    any with gamma_v q_k.
+    Each word v reads its own row with probability 1 - gamma_v, and the row of
+    any word k with probability gamma_v q_k.
     """
     words = range(len(rates))
     found = np.zeros(len(rates))
@@ -79,7 +82,8 @@ def divergence(matrix, rates, proposal):
 
 
 def read_rows(matrix, rows):
-    """Vectors `(B, T, k)` of rows `(B, T)`, or of elements `(B, T, k)`."""
+    """Looks up vectors `(B, T, k)` by rows `(B, T)`, or each element by a
+    row."""
     units = matrix.shape[1]
     vectors = np.zeros((*rows.shape[:2], units))
     for b, t, d in np.ndindex(vectors.shape):
@@ -91,17 +95,18 @@ def read_rows(matrix, rows):
 def kneser_ney_logits(
     matrix, bias, outputs, targets, drawn, rates, proposal, other_words="sample"
 ):
-    """Logits of a step: of others, but for the target, whose row is drawn.
+    """Computes a step's logits; the target's logit uses a drawn row.
 
     Args:
         matrix: `(V, k)`.
         bias: `(V,)`.
         outputs: `(B, T, k)`.
         targets: `(B, T)`.
-        drawn: a pair of `(B, T)` or `(B, T, k)`, whether the input was replaced
-            and the row then drawn for the target; and the rows drawn for
-            others, `(V,)` or `(V, k)`.
-        other_words: whether others have those, their means or their own rows.
+        drawn: whether each input was replaced, and the rows drawn for the
+            targets, both `(B, T)` or `(B, T, k)`; and the rows drawn for other
+            words, `(V,)` or `(V, k)`.
+        other_words: whether other words use the drawn rows, their means or
+            their own rows.
     """
     replaced, rows, other_rows = drawn
     others = matrix
@@ -114,7 +119,7 @@ def kneser_ney_logits(
         for v in range(len(matrix)):
             vector = others[v]
             if v == targets[b, t]:
-                # A row, or one for each element.
+                # One drawn row, or one drawn row for each element.
                 drawn_row = np.where(replaced[b, t], rows[b, t], v)
                 (vector,) = read_rows(matrix, drawn_row[None, None])[0]
             logits[b, t, v] = outputs[b, t] @ vector + bias[v]

@@ -1,13 +1,15 @@
-"""The operations that a backend runs."""
+"""Lists the operations that a backend runs."""
 
 import keras
 import numpy as np
 
 
 def operations(call, *arrays):
-    """Names of the operations of `call(*arrays)`, in order, and their sizes.
+    """Returns the names and sizes of the operations of `call(*arrays)`, in
+    order.
 
-    A size is the number of elements of the largest result, if it is known.
+    An operation's size is the number of elements of its largest result, if
+    known.
     """
     backend = keras.backend.backend()
     if backend == "jax":
@@ -79,10 +81,10 @@ def _torch_operations(call, arrays):
 
 
 def assert_no_loop_over_time(layer, units, times=(5, 50), over_slots=()):
-    """Asserts that a memory runs the same operations for any time.
+    """Asserts that a memory runs the same operations for any number of steps.
 
-    `times` are two numbers of steps that are as many blocks, if the memory has
-    blocks, and `over_slots` names of its loops over slots.
+    `times` contains two numbers of steps, with equal numbers of blocks if the
+    memory has blocks; `over_slots` contains the names of its loops over slots.
     """
     state = layer.initial_state(2)
     short, long = (

@@ -1,7 +1,7 @@
 """Naive float64 reference of the memory block of Tran et al. (2016).
 
 `weights` maps the paper's symbols to matrices as printed, which multiply column
-vectors from the left. Loops over batch, time and words, never optimised.
+vectors from the left. The loops over batch, time and words are never optimized.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from references.daniluk2017 import sigmoid
 from references.daniluk2017 import softmax
 
-# Arguments of the memory block.
+# Arguments of the layer `MemoryBlock`.
 VARIANTS = {
     "tm_gated": {},
     "notm_gated": {"temporal": False},
@@ -25,14 +25,14 @@ VARIANTS = {
 
 
 def symbols(layer, values=None):
-    """Names the weights of a layer by the paper's symbols, turned as printed.
+    """Returns a layer's weights by the paper's symbols, transposed as printed.
 
     Args:
         layer: memory block of the package.
-        values: list of arrays in place of the layer's weights, or `None`.
+        values: list of arrays that replace the layer's weights, or `None`.
 
     Returns:
-        Dict of arrays, `weights` of the functions below.
+        Dict of arrays, the argument `weights` of this module's functions.
     """
     if values is None:
         values = [value.astype("float64") for value in layer.get_weights()]
@@ -61,11 +61,11 @@ def memory_block(outputs, token_ids, weights, window, before):
     Args:
         outputs: float64 `(batch, time, d)`.
         token_ids: int `(batch, time)`.
-        weights: dict of arrays: `M`, `C`; where they apply, `T`, `T_C`; then
-            either `W_sz`, `W_sr`, `W`, `U_hz`, `U_hr`, `U` and, where they
-            apply, `b_z`, `b_r`, `b`; or `H`; or none of them.
+        weights: dict of arrays: `M`, `C`; optionally `T`, `T_C`; then either
+            `W_sz`, `W_sr`, `W`, `U_hz`, `U_hr`, `U` and optionally `b_z`,
+            `b_r`, `b`; or `H`; or none of them.
         window: integer, n.
-        before: list of the words that each row read before, latest last.
+        before: list of the words that each row has read, the latest last.
 
     Returns:
         `(outputs, attention)`, attention `(batch, time, n)`.
@@ -85,12 +85,11 @@ def memory_block(outputs, token_ids, weights, window, before):
 
 
 def bidirectional_memory_block(outputs, token_ids, weights, window, end):
-    """Eq. 1-7 with the words after the one to predict besides (Section 6).
+    """Computes Eq. 1-7 with words before and after the word to predict (Section
+    6).
 
-    Args:
-        outputs, token_ids, weights: as of `memory_block`.
-        window: integer, n, words on each side.
-        end: integer, the id that ends a sentence.
+    Args: outputs, token_ids, weights: see `memory_block`. window: integer, n,
+        words on each side. end: integer, the id that ends a sentence.
 
     Returns:
         `(outputs, attention)`, attention `(batch, time, 2 n)`.
@@ -119,7 +118,7 @@ def bidirectional_memory_block(outputs, token_ids, weights, window, end):
 
 
 def remember(h, words, places, weights):
-    """One step: the composed output, and the attention to each word.
+    """Computes one step: the composed output, and the attention to each word.
 
     Args:
         h: float64 `(d,)`.
@@ -137,7 +136,7 @@ def remember(h, words, places, weights):
 
 
 def compose(s, h, weights):
-    """Eq. 4-7, or the sum of context and output."""
+    """Combines context and output by Eq. 4-7, or adds both."""
     if "W" not in weights:
         return s + weights.get("H", np.eye(len(h))) @ h
     zero = np.zeros_like(h)

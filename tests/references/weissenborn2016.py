@@ -1,7 +1,7 @@
 """Naive float64 references of the cells with an associative memory.
 
-Complex vectors are NumPy's complex numbers here, memories lists of one complex
-vector for each copy, and every matrix multiplies a column vector from the left.
+Complex vectors are NumPy arrays of complex numbers. A memory is a list with one
+complex vector per copy. Matrices multiply column vectors from the left.
 """
 
 import numpy as np
@@ -35,21 +35,22 @@ def write(key, value, memory, permutations):
 
 
 def am_rnn(inputs, w_key, cell, state, permutations, source, w_source, key):
-    """Runs one sequence; Equations 8, 11, 12 and 13.
+    """Runs one sequence by Equations 8, 11, 12 and 13.
 
     Args:
         inputs: float64 `(time, input_dim)`.
         w_key: `W_r`, `(H, input_dim + k)`.
         cell: function of `x`, `h`, the read value, the remainder and the value
             of the source (or `None`) that returns `c_t, h_t, remainder`.
-        state: `(memory, h, remainder)`, memory a list of complex vectors.
+        state: `(memory, h, remainder)`; the memory is a list of complex
+            vectors.
         permutations: integer `(N_c, H / 2)`.
         source: memory of the source sequence, or `None`.
-        w_source: `W_r'`, or `None` where the key is shared.
+        w_source: `W_r'`, or `None` if the key is shared.
         key: `"bound"`, Equations 9 and 10, or `"unit"`.
 
     Returns:
-        Outputs `(time, k)`, the new state, and the values read of the source.
+        Outputs `(time, k)`, the new state, and the values read from the source.
     """
     memory, h, remainder = state
     outputs, retrieved = [], []
@@ -71,7 +72,8 @@ def am_rnn(inputs, w_key, cell, state, permutations, source, w_source, key):
 
 
 def gru(weights):
-    """The paper's GRU, of `W`, `W'`, `b`, `b'` and perhaps `V` and `V'`."""
+    """Returns the paper's GRU with `W`, `W'`, `b`, `b'`, and optionally `V`,
+    `V'`."""
 
     def cell(x, h, s, remainder, phi):
         gates = weights["W"] @ np.concatenate([x, h, s]) + weights["b"]
@@ -89,7 +91,7 @@ def gru(weights):
 
 
 def lstm(kernel, recurrent_kernel, bias):
-    """Keras' LSTM: `n`, its last output, passes by the memory."""
+    """Keras' LSTM: The memory does not store `n`, the cell's last output."""
 
     def cell(x, h, c, remainder, phi):
         parts = [x, h] if phi is None else [x, h, phi]
@@ -104,7 +106,7 @@ def lstm(kernel, recurrent_kernel, bias):
 
 
 def simple_rnn(kernel, recurrent_kernel, bias):
-    """Keras' simple RNN: all of its state is in the memory."""
+    """Keras' simple RNN, whose whole state is in the memory."""
 
     def cell(x, h, c, remainder, phi):
         parts = [x, h] if phi is None else [x, h, phi]

@@ -1,4 +1,4 @@
-"""The smoothing itself: tables, draws, means, divergence, gradients."""
+"""Tests variational smoothing: tables, draws, means, divergence, gradients."""
 
 import keras
 import numpy as np
@@ -40,7 +40,8 @@ def make(scheme, rate=0.4, tokens=None, **arguments):
 
 
 def tables(smoothing, tokens=None):
-    """Rates and proposal by the reference."""
+    """Returns the reference's probabilities of replacement and of
+    replacements."""
     tokens = text() if tokens is None else tokens
     rates, proposal = reference.replacement(
         smoothing.scheme, smoothing.rate, tokens, V
@@ -54,7 +55,7 @@ def matrix_of(seed, units=4):
 
 
 def assert_drawn(rows, expected):
-    """Numbers drawn are distributed as expected, `(V,)`."""
+    """Asserts that drawn rows have the expected probabilities, `(V,)`."""
     shares = np.bincount(rows.ravel(), minlength=V) / rows.size
     assert_shares(shares, expected, rows.size)
 
@@ -103,7 +104,8 @@ def test_targets_are_drawn_by_the_same_decision(element_wise):
     for word in range(V):
         own = replaced[:, word]
         assert_shares(own.mean(), rates[word], own.size)
-    # What is drawn for input and target, and whether, have nothing in common.
+    # The target's row does not depend on whether and how the input was
+    # replaced.
     rows = array(drawn.output_rows)
     assert_drawn(rows, proposal)
     assert_drawn(rows[replaced], proposal)
@@ -120,7 +122,7 @@ def test_other_words_are_drawn_once_a_batch(element_wise):
     )
     rates, proposal = tables(smoothing)
     words = np.zeros((1, 1), "int32")
-    # By element, one draw has as many as 4,000 batches.
+    # An element-wise draw of 4,000 units replaces many batches.
     batches, units = (1, 4000) if element_wise else (800, 1)
     drawn = [smoothing.draw(words, units).other_rows for _ in range(batches)]
     rows = np.stack([array(part) for part in drawn])

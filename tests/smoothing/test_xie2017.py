@@ -17,7 +17,7 @@ V = 7
 
 
 def text(seed=0, length=20_000):
-    """A stream in which some words are frequent, each line with its end."""
+    """Draws a text in which some words are frequent, with ends of lines."""
     generator = np.random.default_rng(seed)
     shares = np.array([5, 20, 10, 4, 2, 1, 0.02])
     tokens = generator.choice(V, size=length, p=shares / shares.sum())
@@ -38,7 +38,7 @@ def noised(scheme, rate=0.4, batches=None, seed=0, **arguments):
 )
 def test_replaced_as_often_and_by_what_the_table_says(scheme):
     blank = {"blank_id": V} if scheme == "blank" else {}
-    # Rates of discounted schemes are small in a text of few words.
+    # In a text with few different words, discounted schemes replace rarely.
     rate = 0.9 if scheme in ("absolute_discounting", "kneser_ney") else 0.3
     batches = noised(scheme, rate, **blank)
     rates, proposal = reference.replacement(scheme, rate, text(), V, **blank)
@@ -106,7 +106,7 @@ def test_an_epoch_begun_anywhere():
         assert any(np.any(a[1] != b[1]) for a, b in zip(other, first))
     resumed.start_at(0, 3)
     assert_equal_items(items(resumed), first[3:])
-    # What is not noise is left as it was.
+    # Noise changes neither resets nor sample weights.
     for noisy, plain in zip(first, items(whole.batches)):
         np.testing.assert_array_equal(noisy[0]["reset"], plain[0]["reset"])
         np.testing.assert_array_equal(noisy[2], plain[2])

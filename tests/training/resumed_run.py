@@ -1,10 +1,10 @@
-"""A small training run, as a process that can be killed and resumed.
+"""A program with a small training run that can be killed and resumed.
 
     python resumed_run.py FOLDER KILL_AT
 
-Kills itself with SIGKILL after KILL_AT batches, or, where it is no whole
-number, so many seconds after the first batch, wherever it then is; -1 lets it
-end. Writes `weights.npz` and `history.json` at its end.
+The process kills itself with SIGKILL after KILL_AT batches, or KILL_AT seconds
+after the first batch if KILL_AT is not a whole number; with -1, training ends.
+At the end, the program writes `weights.npz` and `history.json`.
 """
 
 import json
@@ -46,7 +46,7 @@ def main(folder, kill_at):
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        # Neither alone makes two runs equal to the last bit.
+        # Two runs are equal in all bits only with both settings.
         tf.config.experimental.enable_op_determinism()
         tf.config.threading.set_inter_op_parallelism_threads(1)
     keras.utils.set_random_seed(11)

@@ -1,7 +1,7 @@
-"""Training on several devices, in a process that has four of them.
+"""Tests training on several devices, in a process with four devices.
 
-`test_distribution.py` runs these tests: JAX and TensorFlow part the one CPU
-that there is into devices, and only where nothing has run on it yet.
+`test_distribution.py` runs these tests in a new process, because JAX and
+TensorFlow can divide a CPU into devices only before any computation.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ from memlm_keras.training import distribution
 V = 13
 BACKEND = keras.backend.backend()
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
-# Replicas are not compiled by XLA: as many operations, and as quickly there.
+# On TensorFlow, do not compile replicas by XLA, which would not be faster.
 JIT = BACKEND == "jax"
 
 if BACKEND == "tensorflow":
@@ -55,7 +55,7 @@ def text(length=150):
 
 
 def on(devices):
-    """Context of so many devices, of none but the first for `None`."""
+    """Returns a context with `devices` devices, or with one for `None`."""
     return data_parallel(devices) if devices else contextlib.nullcontext()
 
 
@@ -75,14 +75,15 @@ def language_model(loss="auto", clip="global_clipnorm", **arguments):
             **arguments,
         },
     )
-    # Clipped at each step, so that a norm of anything else would be seen.
+    # Clip in every step, so that clipping by another norm would be noticed.
     optimizer = keras.optimizers.SGD(0.4, momentum=0.9, **{clip: 0.3})
     model.compile(optimizer, loss, jit_compile=JIT)
     return model
 
 
 def documents():
-    """Rows that end early: tokens are not dealt equally to devices."""
+    """Returns batches with padding, so devices have different numbers of
+    tokens."""
     starts = np.array([0, 9, 70, 90, 135])
     return Batches(text(), 4, 6, document_starts=starts)
 
@@ -98,7 +99,8 @@ def sentences():
 
 
 def pointing():
-    """A pointer's term and a divergence beside the loss; nothing is drawn."""
+    """Returns a case whose loss has a pointer's term and a divergence, but no
+    random draws."""
     smoothing = VariationalSmoothing("linear_interpolation", 0.0, l2=0.1)
     initializer = keras.initializers.RandomUniform(-0.7, 0.7, seed=2)
     model = language_model(
@@ -116,7 +118,7 @@ def pointing():
 
 
 def classifier():
-    """The last batch is filled up with rows that do not count."""
+    """Returns a case whose last batch is filled up with rows of weight 0."""
     keras.utils.set_random_seed(4)
     model = EntailmentClassifier(
         V, 5, AssociativeGRUCell(6), top=keras.layers.GRU(6, reset_after=False)
@@ -142,7 +144,8 @@ CASES = {
 
 @functools.cache
 def trained(case, devices):
-    """A model, its weights, carried state and all, and its history."""
+    """Trains a case; returns the model, all its weights and states, and the
+    history."""
     with on(devices):
         model, batches, validation = CASES[case]()
         history = model.fit(
@@ -228,11 +231,12 @@ def test_dropout_masks():
 
 
 class Interrupted(BaseException):
-    """As Ctrl-C does."""
+    """Interrupts training as Ctrl-C does."""
 
 
 def run(path, devices, stop_at=None):
-    """Weights and history of two epochs, or of what is left of them."""
+    """Trains for two epochs, or for the rest of them; returns weights and
+    history."""
     with on(devices):
         model, batches, validation = plain()
         done = []
@@ -274,7 +278,7 @@ def test_an_interrupted_run_goes_on(interrupted, devices, tmp_path):
     for a, b in zip(found, weights, strict=True):
         np.testing.assert_allclose(a, b, **tolerance)
     for name, values in history.items():
-        # Of the epoch that was interrupted, sums are added up otherwise.
+        # In the interrupted epoch, sums are added in another order.
         np.testing.assert_allclose(resumed[name], values, **CLOSE)
 
 
@@ -308,7 +312,7 @@ def test_scores_and_copies(tmp_path):
     tokens = np.random.default_rng(0).integers(V, size=(3, 7))
     model, _, history = trained("plain", 2)
     _, _, batches = plain()
-    # Models of TensorFlow know where they are; on JAX it is said of all.
+    # A TensorFlow model knows its devices; JAX needs the context again.
     with on(2 if BACKEND == "jax" else None):
         scores, weights = model.score_batches(batches)
         predicted = model.predict(batches, verbose=0)

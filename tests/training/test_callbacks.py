@@ -19,7 +19,7 @@ pytestmark = pytest.mark.backend
 
 
 class Spoil(keras.callbacks.Callback):
-    """Spoils a weight before a batch of the second epoch."""
+    """Sets a weight to `value` before a batch of the second epoch."""
 
     def __init__(self, value=np.nan):
         super().__init__()
@@ -36,7 +36,7 @@ class Spoil(keras.callbacks.Callback):
 
 
 class Keep(keras.callbacks.Callback):
-    """Keeps the weights of each epoch."""
+    """Collects the weights after each epoch."""
 
     def on_train_begin(self, logs=None):
         self.weights = []
@@ -152,7 +152,7 @@ def test_the_estimate_leaves_out_slow_first_batches(
     estimate.set_params({"epochs": 6})
     clock = 0.0
     monkeypatch.setattr(time, "perf_counter", lambda: clock)
-    # A resumed run, after two epochs and all but ten batches of the third.
+    # The run resumes in the third epoch, ten batches before its end.
     for place in range(steps - 10, steps + 40):
         clock += 1.0 if place < steps - 7 else 0.1
         estimate.on_epoch_begin(2 + place // steps)

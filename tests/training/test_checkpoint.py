@@ -1,4 +1,4 @@
-"""Exact resume, and what a checkpoint refuses."""
+"""Tests that training resumes exactly, and what a checkpoint refuses."""
 
 import contextlib
 import functools
@@ -36,17 +36,18 @@ def test_killed_run_resumes_to_the_same_weights(tmp_path):
     whole.mkdir()
     killed.mkdir()
     assert run(whole) == 0
-    # 30 batches an epoch: killed in the second epoch, past its checkpoint.
+    # An epoch has 30 batches, so batch 47 is in the second epoch, after a
+    # checkpoint.
     assert run(killed, kill_at=47) != 0
     assert not (killed / "weights.npz").exists()
     with np.load(killed / "checkpoint.npz") as saved:
         meta = json.loads(str(saved["meta"]))
     assert meta["epoch"] == 1 and 0 < meta["batch"] < 30
-    # Then anywhere: in a step, in a save, in validation.
+    # Kill the second run at a random time: in a step, a save or validation.
     if run(killed, kill_at=0.5 * np.random.default_rng().random() + 1e-3):
         assert run(killed) == 0
 
-    # One weight in many runs was seen to differ in its last bit on TensorFlow.
+    # On TensorFlow, the last bit of a weight can rarely differ.
     tolerances = {"jax": 0.0, "tensorflow": 1e-7, "torch": 1e-6}
     tolerance = tolerances[keras.backend.backend()]
     with np.load(whole / "weights.npz") as expected:
@@ -75,7 +76,7 @@ def small_run(
 
 
 def resume(path, epochs=2, validation=None, **arguments):
-    """Trains a new model from a checkpoint on, and returns it."""
+    """Trains a new model from a checkpoint, and returns the model."""
     model, batches, checkpoint = small_run(path, **arguments)
     callbacks = [*checkpoint.callbacks, checkpoint]
     fit = functools.partial(model.fit, batches, epochs=epochs, verbose=0)
@@ -125,7 +126,7 @@ def test_optimizers_resume_within_an_epoch(tmp_path, dtype, arguments):
     resumed, checkpoint = train(tmp_path / "resumed.npz")
     assert checkpoint.resumed_from == (1, 3)
     assert_close(resumed.get_weights(), whole.get_weights(), atol=1e-6)
-    # The epoch's loss is also that of its batches before the checkpoint.
+    # The loss of a resumed epoch includes the batches before the checkpoint.
     losses, later = (m.history.history["loss"] for m in (whole, resumed))
     np.testing.assert_allclose(later, losses[1:], rtol=1e-4)
 
@@ -143,7 +144,7 @@ def test_a_loss_scale_optimizer_resumes_under_a_global_policy(tmp_path):
 
 @pytest.fixture
 def saved(tmp_path):
-    """A checkpoint at the end of the first epoch."""
+    """Returns the path of a checkpoint from the end of the first epoch."""
     path = tmp_path / "checkpoint.npz"
     resume(path, epochs=1)
     return path
@@ -180,7 +181,7 @@ def contents(path):
 
 
 def damaged_copies(whole, random):
-    """Yields what a file may look like after an accident."""
+    """Yields damaged copies of a file, as accidents leave them."""
     size = len(whole)
     for kept in (0, 1, 10, size // 2, size - 1):
         yield whole[:kept]
@@ -191,7 +192,7 @@ def damaged_copies(whole, random):
         copy = bytearray(whole)
         copy[random.integers(size)] ^= 1 << int(random.integers(8))
         yield bytes(copy)
-    # Of an archive the end says where all is, and by which names.
+    # The end of a ZIP archive contains the names and positions of its members.
     for _ in range(60):
         copy = bytearray(whole)
         copy[-int(random.integers(1, 2000))] = int(random.integers(256))
@@ -221,7 +222,7 @@ def test_damaged_checkpoints_are_named(saved, random):
             assert "\n" not in message
             refused += 1
         else:
-            # Archives say some things twice, and some that do not matter.
+            # Damage may hit redundant or unused parts of an archive.
             received = contents(saved)
             assert received.keys() == expected.keys()
             for name, array in expected.items():
@@ -323,7 +324,7 @@ def test_another_learning_rate_is_refused_or_chosen(tmp_path):
     with pytest.raises(ValueError, match=message + ".*'checkpoint'.*'model'"):
         train(4, 0.3)
     assert train(4, 0.4) == pytest.approx(0.05)
-    # A model that was trained in the same program has the rate it came to.
+    # A model that was trained in this program has its last learning rate.
     assert train(5, 0.05) == pytest.approx(0.025)
     assert train(6, 0.3, "checkpoint") == pytest.approx(0.0125)
     assert train(7, 0.8, "model") == pytest.approx(0.4)
@@ -372,7 +373,7 @@ def test_an_epoch_begun_anew_has_metrics_of_its_own(tmp_path):
 def test_unwritable_folder_and_frequency(tmp_path):
     (tmp_path / "file").write_text("not a folder")
     model, batches, checkpoint = small_run(tmp_path / "file" / "c.npz")
-    # As all files that are written whole or not at all.
+    # Like all atomic writes, saving reports a path that cannot be written.
     with pytest.raises(OSError, match="Cannot write .*c.npz"):
         model.fit(batches, callbacks=[checkpoint], verbose=0)
     with pytest.raises(ValueError, match="`frequency`.*Received: frequency=0"):

@@ -1,4 +1,4 @@
-"""Several devices: where they are, and what is refused."""
+"""Tests several devices: their layout, and the arguments that are refused."""
 
 import pathlib
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.backend
 TESTS = pathlib.Path(__file__).with_name("several_devices.py")
 BACKEND = keras.backend.backend()
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
-# In a process of their own: all but the tests of one model that is trained.
+# Tests for a second process: all except those of one trained model.
 OTHERS = "sentences or pointing or classifier or dropout or command"
 
 

@@ -1,4 +1,4 @@
-"""Embeddings that are not trained at first, and the rate that is halved."""
+"""Tests frozen embeddings and the halved learning rate."""
 
 import keras
 import numpy as np
@@ -37,7 +37,7 @@ def embeddings_of(model):
 
 
 class Watch(keras.callbacks.Callback):
-    """Notes the embeddings after each epoch."""
+    """Collects the embeddings after each epoch."""
 
     def __init__(self):
         super().__init__()
@@ -65,7 +65,7 @@ def test_only_some_words(model, batches):
     fit(model, batches, FreezeEmbeddings(1, words), watch, epochs=2)
     first, second = watch.embeddings
     np.testing.assert_array_equal(first[words], before[words])
-    # No sentence has the word 0.
+    # Word 0 occurs in no sentence, so its vector is not trained.
     assert (first[5:] != before[5:]).any(axis=1).all()
     assert (second[1:5] != before[1:5]).any(axis=1).all()
     with pytest.raises(ValueError, match=r"shape \(9,\).*shape \(4,\)"):
@@ -143,11 +143,12 @@ def test_a_model_without_a_mask():
     "epochs, values, halvings",
     [
         (1, [0.5, 0.6, 0.4, 0.55, 0.55, 0.5], [2, 5]),
-        # 0.4 against 0.5; then 0.5 against 0.55, but not against 0.4.
+        # 0.4 is compared with 0.5, then 0.5 with 0.55, but never with 0.4.
         (2, [0.5, 0.6, 0.4, 0.55, 0.55, 0.5], [2, 5]),
-        # 0.4 and 0.55 against 0.5, and so on.
+        # 0.4 and 0.55 are compared with 0.5.
         (3, [0.5, 0.6, 0.4, 0.55, 0.55, 0.5], [4]),
-        # One halving in so many epochs, however long it falls.
+        # The rate is halved at most every two epochs, even if the metric keeps
+        # falling.
         (2, [0.9, 0.8, 0.7, 0.6, 0.5, 0.4], [2, 4]),
         (1, [0.5], []),
     ],
@@ -159,7 +160,7 @@ def test_halved_when_worse_than_so_many_epochs_ago(
     halve.set_model(model)
     rates = [0.01]
     for epoch, value in enumerate(values):
-        # What is kept in between is all that there is to know.
+        # A new callback with the saved state continues in the same way.
         other = HalveOnDrop("val_accuracy", epochs, factor=0.25)
         other.set_model(model)
         other.set_state(halve.get_state())

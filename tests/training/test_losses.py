@@ -1,4 +1,4 @@
-"""Losses and metrics of tokens."""
+"""Tests the losses and metrics of tokens."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""FusedAdam beside Keras' Adam and the equations, and clipping."""
+"""Compares FusedAdam with Keras' Adam and the equations; tests clipping."""
 
 import keras
 import numpy as np
@@ -12,7 +12,7 @@ SHAPES = [(5, 3), (4,)]
 
 
 def trained(optimizer, gradients):
-    """Values of two variables of ones after steps with these gradients."""
+    """Applies gradients to two variables of ones; returns their values."""
     variables = [keras.Variable(np.ones(shape, "float32")) for shape in SHAPES]
     for step in gradients:
         step = [keras.ops.convert_to_tensor(gradient) for gradient in step]
@@ -46,7 +46,7 @@ def test_steps_are_those_of_keras(random, arguments):
 
 
 def compiled(**arguments):
-    """Returns an SGD that a model was compiled with."""
+    """Returns the SGD optimizer of a compiled model."""
     optimizer = keras.optimizers.SGD(0.1, **arguments)
     LanguageModel(5, 3, [keras.layers.LSTM(2)]).compile(optimizer)
     return optimizer

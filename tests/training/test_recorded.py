@@ -1,4 +1,4 @@
-"""Recorded steps train as the steps themselves."""
+"""Tests that recorded steps give the results of the steps themselves."""
 
 import contextlib
 
@@ -43,7 +43,7 @@ def recorded(monkeypatch):
 
     monkeypatch.setattr(sequence_model, "_UNRECORDED_STEPS", 1)
     monkeypatch.setattr(recorded, "AFTER", 1)
-    # Small models of cells that loop are recorded, too.
+    # Record small models with loops in cells, too.
     monkeypatch.setattr(recorded, "MOST_OPERATIONS", 10_000)
     return recorded
 
@@ -59,7 +59,7 @@ def compiled(name="daniluk2017/key_value", eagerly=False, **arguments):
 
 
 def trained(model, name="daniluk2017/key_value", **arguments):
-    """Results of two epochs, and the weights."""
+    """Trains a model; returns the history and the weights."""
     history = model.fit(batches_for(name), verbose=0, **arguments).history
     return history, [ops.convert_to_numpy(w) for w in model.trainable_weights]
 
@@ -132,7 +132,8 @@ def test_changes_take_effect(change):
 
 
 class Counted(keras.metrics.Mean):
-    """A metric that counts in Python."""
+    """A metric that counts its calls in Python, so a step cannot be
+    recorded."""
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         self.calls = getattr(self, "calls", 0) + 1
@@ -168,7 +169,7 @@ def test_a_step_that_depends_on_values_runs_as_it_is():
 
 
 def test_a_recording_replays_as_a_cuda_graph(recorded, monkeypatch):
-    """A stand-in of `torch.cuda` repeats the operations on the same memory."""
+    """A replacement for `torch.cuda` repeats operations on the same memory."""
     import torch
 
     monkeypatch.setenv(recorded.VARIABLE, "1")
@@ -210,12 +211,12 @@ def test_a_recording_replays_as_a_cuda_graph(recorded, monkeypatch):
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", object)
     expected = fitted(eager)
     assert fitted(on_cpu) == expected and not replays
-    # Each shape has its own.
+    # Each batch shape has its own recording.
     assert len(on_cpu.train_function.recordings) == 2
     monkeypatch.setattr(recorded, "on_gpu", lambda tensors: True)
     assert fitted(model) == expected
     assert len(set(replays)) == 2 and len(replays) > 20
-    # Both graphs share a pool of memory.
+    # Both CUDA graphs share one memory pool.
     assert len(pools) == 2 and pools[0] is pools[1]
     for weights in zip(model.get_weights(), eager.get_weights()):
         np.testing.assert_array_equal(*weights)
