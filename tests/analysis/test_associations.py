@@ -1,4 +1,4 @@
-"""Writes and reads of an associative memory, step by step."""
+"""Tests the writes and reads of an associative memory step by step."""
 
 import csv
 
@@ -54,7 +54,8 @@ def key_by_hand(model, cell, token, output):
 
 
 def states_after(model, reader, tokens, start):
-    """States after each step, by the layer itself, and before the first."""
+    """Returns the states before the first step and after each step of a
+    layer."""
     vectors = model.vectors(np.array([tokens]))
     states = [start]
     for step in range(len(tokens)):
@@ -84,7 +85,8 @@ def test_steps_are_those_of_the_layers(name, written):
         if written == "state":
             own = read_by_hand(cell, key, before[1])
             stored = stored - own
-        # What was added to the first copy, whose keys are not permuted.
+        # Compare with the change of the first copy, whose keys are not
+        # permuted.
         change = complex_of((after[1] - before[1])[:H])
         stored = key * complex_of(stored)
         np.testing.assert_allclose(stored, change, atol=1e-4)

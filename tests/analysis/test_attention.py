@@ -20,7 +20,7 @@ from memlm_keras.memory import NGram
     ids=["steps before", "current word"],
 )
 def test_mean_attention_is_the_mean_over_full_memories(memory, full):
-    """A memory that holds the current word is full one step sooner."""
+    """A memory that includes the current word is full one step earlier."""
     model = LanguageModel(13, 6, [keras.layers.LSTM(8)], memory)
     tokens = np.random.default_rng(1).integers(0, 13, 40).astype("int32")
     starts = [0, 11, 30]
@@ -53,7 +53,7 @@ def test_cells_name_the_token_that_they_hold(steps_back, tmp_path, monkeypatch):
         np.full((3, 2), 0.5), ["a", "b", "c"], path, steps_back=steps_back
     )
     assert is_png(path)
-    # Two positions, the most recent last.
+    # The memory has two positions, the most recent one last.
     expected = {
         1: [(1, 1, "a"), (2, 0, "a"), (2, 1, "b")],
         0: [(0, 1, "a"), (1, 0, "a"), (1, 1, "b"), (2, 0, "b"), (2, 1, "c")],

@@ -1,4 +1,4 @@
-"""Attention by dependency, and the reader of parses."""
+"""Tests attention by dependency, and the reader of parses."""
 
 import numpy as np
 import pytest
@@ -106,7 +106,7 @@ def sentences(random):
 
 
 def parsed_sentence(random, length):
-    # Each word depends on one drawn before it, so this is a tree.
+    # Each word's head is a word drawn before, so the sentence is a tree.
     heads = np.full(length, -1)
     order = random.permutation(length)
     for place in range(1, length):
@@ -119,7 +119,8 @@ def parsed_sentence(random, length):
 
 
 def path_between(sentence, attended, predicted):
-    """The dependencies from one word to another, by a search of the tree."""
+    """Finds the path of dependencies between two words by a search in the
+    tree."""
     paths, to_visit = {attended: []}, [attended]
     for word in to_visit:
         for other in range(len(sentence.words)):
@@ -135,7 +136,7 @@ def path_between(sentence, attended, predicted):
 
 
 def brute_force(model, sentences, bins, subtypes, longest):
-    """Dict from (path, bin) to the weights of its pairs."""
+    """Returns a dict from (path, bin) to the attention weights of its pairs."""
     found = {}
     for sentence in sentences:
         tokens = [0, *VOCABULARY.encode(sentence.words)]

@@ -1,4 +1,4 @@
-"""The picture of Salton et al. (2017), word by word."""
+"""Tests the picture of Salton et al. (2017) word by word."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def test_each_weight_is_that_of_its_word(memory, window):
         held = 0 <= back < window
         expected = found.weights[step, window - 1 - back] if held else 0.0
         assert weights[step, word] == expected
-    # While the memory holds all words before.
+    # Weights sum to one while the window holds all previous words.
     sums = weights[memory.steps_back : window].sum(axis=1)
     np.testing.assert_allclose(sums, 1.0, rtol=1e-5)
 

@@ -1,4 +1,4 @@
-"""The page of one sentence, in a browser."""
+"""Tests the page of one sentence in a browser."""
 
 import html.parser
 import json
@@ -37,7 +37,8 @@ def predictions():
 
 
 class Page(html.parser.HTMLParser):
-    """Words of a page with their weights, tables and sources."""
+    """Parses a page's words with their weights, its tables, and loaded
+    sources."""
 
     def __init__(self, text):
         super().__init__()
@@ -69,7 +70,7 @@ _SOURCES = ("src", "href", "data")
 
 
 def opened(path, fragment="", script=""):
-    """The page as a browser has it, once a script has run."""
+    """Returns the page from a browser, after a script has run."""
     if script:
         end = f"<script>{script}</script></body>"
         text = path.read_text().replace("</body>", end)
@@ -94,7 +95,7 @@ def opened(path, fragment="", script=""):
 
 
 def expect(page, predictions, step):
-    """A page shows a step of a sentence."""
+    """Asserts that a page shows a step of a sentence."""
     read = [*predictions.read, predictions.next[-1]]
     weights = analysis.attention_by_word(predictions)[step]
     assert [word for word, _, _ in page.words] == read

@@ -1,4 +1,5 @@
-"""Analyses of Tran et al. (2016), each against a computation step by step."""
+"""Tests the analyses of Tran et al. (2016) against computations step by
+step."""
 
 from functools import partial
 
@@ -39,7 +40,8 @@ def text_of(random, lengths):
 
 
 def steps(model, tokens):
-    """All (place, place attended or `None`, slot, weight, weights)."""
+    """Yields (place, attended place or `None`, slot, weight, weights) for each
+    slot of each step."""
     start = 0
     for sentence in np.split(tokens, np.flatnonzero(tokens == 0) + 1)[:-1]:
         read = np.concatenate([[0], sentence[:-1]])[None]
@@ -47,7 +49,7 @@ def steps(model, tokens):
             for slot, weight in enumerate(weights):
                 held = step - model.memory.steps_back
                 held -= len(weights) - 1 - slot
-                # Step 0 reads the beginning, step 1 the first word.
+                # Step 0 reads the end of a sentence, and step 1 the first word.
                 place = start + held - 1 if held >= 1 else None
                 yield start + step, place, slot, weight, weights
         start += len(sentence)
@@ -123,10 +125,11 @@ def test_sentence_predictions(model, tmp_path, monkeypatch):
 
 
 def brute_force_pairs(model, tokens, minimum_distance):
-    """Dict from (distance, attended, predicted) to the times it was found."""
+    """Returns a dict from (distance, attended, predicted) to the number of
+    occurrences."""
     most = {}
     for place, attended, slot, weight, _ in steps(model, tokens):
-        # Slots come oldest first: of equals, the most recent stays.
+        # The oldest slot comes first, so in a tie, the most recent slot wins.
         if place not in most or weight >= most[place][0]:
             most[place] = weight, attended, slot
     found = {}

@@ -40,7 +40,7 @@ def test_targets_are_the_next_inputs():
 
 
 def test_operations_of_the_medium_model():
-    """89 GFLOP a step, counted by hand from the sizes."""
+    """A step has 89 GFLOP, counted by hand from the model's sizes."""
     case = suites.CASES["zaremba_medium"]
     gates = 2 * 4 * 650 * (650 + 650) * 2
     head = 2 * 650 * 10_000

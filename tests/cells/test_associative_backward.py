@@ -1,4 +1,5 @@
-"""The hand-written backward pass equals the gradient of the cell's steps."""
+"""Tests that the hand-written backward pass gives the gradients of the cell's
+steps."""
 
 import keras
 import numpy as np
@@ -30,7 +31,7 @@ def made(source_key, **arguments):
 
 @pytest.fixture
 def runs(monkeypatch):
-    """Arguments of all calls of `associative_backward.run`."""
+    """Records the arguments of all calls of `associative_backward.run`."""
     run, calls = associative_backward.run, []
 
     def recorded(*arguments):

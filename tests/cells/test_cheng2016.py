@@ -1,4 +1,4 @@
-"""The LSTM that attends to its own states, and to those of a source."""
+"""Tests the LSTM that attends to its own states and a source's states."""
 
 import keras
 import numpy as np
@@ -27,7 +27,8 @@ def make(units=3, window=4, fusion=False, input_dim=2):
 
 
 def by_name(cell, values=None):
-    """Weights as the paper has them, which multiply from the left."""
+    """Returns the weights in the paper's layout, which multiply from the
+    left."""
     if values is None:
         values = [arrays(w).astype("float64") for w in cell.trainable_variables]
     named = {
@@ -56,7 +57,7 @@ def by_name(cell, values=None):
 
 
 def states_with(cell, source, batch_size=1):
-    """Initial states, the source's tape in front of its empty slots."""
+    """Returns initial states with a source's tape, followed by empty slots."""
     states = [arrays(state) for state in cell.get_initial_state(batch_size)]
     h = cell.units
     tape = np.zeros((cell.window, 3 * h), "float32")

@@ -1,4 +1,4 @@
-"""Faster implementations of Keras' layers are those layers."""
+"""Tests that fast implementations of Keras' layers give the layers' results."""
 
 import keras
 import numpy as np
@@ -12,7 +12,7 @@ from memlm_keras.cells import fused
 pytestmark = pytest.mark.backend
 
 LAYERS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU}
-# What has an implementation of its own, by backend.
+# Layers with a fast implementation, by backend.
 FUSED = {"torch": {"lstm", "gru"}, "jax": {"lstm"}, "tensorflow": {"lstm"}}
 
 

@@ -1,4 +1,4 @@
-"""Protocol of all cells inside Keras' layers, files and models."""
+"""Tests all cells inside Keras' layers, files and models."""
 
 import functools
 import json
@@ -28,7 +28,7 @@ MEMORY = {"num_copies": 3, "kernel_initializer": uniform()}
 
 
 def wrapping(kind, inner):
-    """A cell with a memory around one of Keras'."""
+    """Returns a function that wraps a Keras cell in a cell with a memory."""
     return lambda **given: kind(inner(UNITS, **LARGE, **given), **MEMORY)
 
 
@@ -60,7 +60,7 @@ CELLS = {
 }
 every_cell = pytest.mark.parametrize("name", CELLS)
 
-# Three steps of each row are valid: at its front, and with gaps.
+# Each row has three valid steps: at the front, or with gaps.
 MASKS = np.array([[1, 1, 1, 0, 0], [0, 1, 0, 1, 1]], "bool")
 
 
@@ -106,7 +106,7 @@ def test_masked_steps_are_passed_over(name, inputs):
     alone, *expected = arrays(layer(inputs[MASKS].reshape(2, 3, INPUTS)))
     assert_close(outputs[MASKS].reshape(2, 3, -1), alone)
     assert_close(states, expected)
-    # A masked step repeats the output before it.
+    # At a masked step, the output repeats the previous output.
     np.testing.assert_array_equal(outputs[0, 2:4], outputs[0, 3:])
     np.testing.assert_array_equal(outputs[1, 1], outputs[1, 2])
 

@@ -34,7 +34,7 @@ every_cell = pytest.mark.parametrize("name", CELLS)
 
 
 def make(name, units, input_dim=None, **arguments):
-    """A cell whose weights are all large and all different."""
+    """Returns a cell with large and different weights."""
     kind, rates, _ = CELLS[name]
     cell = kind(units, **{**initializers(), **rates, **arguments})
     if input_dim:
@@ -43,7 +43,7 @@ def make(name, units, input_dim=None, **arguments):
 
 
 def random_arrays(name, seed, batch_size, time, input_dim, units):
-    """Inputs, states, and noise as it could have been drawn."""
+    """Draws inputs, states and possible noise."""
     random = np.random.default_rng(seed)
     states = 1 if "gru" in name else 2
     noise_units = 2 * units if name == "zoneout" else units
@@ -94,7 +94,7 @@ def test_without_noise_it_is_the_layer_of_keras(name, random):
     theirs.build((None, None, 4))
     ours = ProjectedRNN(kind(5, **dict.fromkeys(rates, 0.0)))
     ours.build((None, None, 4))
-    # The bias of the forget gate is 1.
+    # The initial bias of the forget gate is 1.
     own, other = (arrays(each.weights[-1]) for each in (ours, theirs))
     np.testing.assert_array_equal(own, other)
     ours.set_weights(theirs.get_weights())
@@ -133,7 +133,7 @@ def test_each_unit_is_kept_with_its_probability():
     assert set(np.unique(noise)) == {0.0, 1.0}
     for part, rate in zip(np.split(noise, 2, axis=-1), RATES):
         np.testing.assert_allclose(part.mean(), rate, atol=0.02)
-        # Drawn anew for each row and step.
+        # Noise differs between rows and steps.
         for axis in (0, 1):
             assert (part != np.roll(part, 1, axis)).mean() > rate
     assert (noise[..., :50] != noise[..., 50:]).any()

@@ -23,14 +23,14 @@ every_cell = pytest.mark.parametrize("name", CELLS)
 
 
 def make(name, input_dim, units, order=3, **arguments):
-    """A built cell whose weights are all large and all different."""
+    """Returns a built cell with large and different weights."""
     cell = CELLS[name](units, order, **arguments, **initializers())
     cell.build((None, input_dim))
     return cell
 
 
 def symbols(cell, weights=None):
-    """Names the weights by the symbols of the equations, turned as printed."""
+    """Returns the weights by the equations' symbols, transposed as printed."""
     if weights is None:
         weights = [weight.astype("float64") for weight in cell.get_weights()]
     kernel, *recurrent_kernels, bias = weights

@@ -1,4 +1,4 @@
-"""A cache of a test's own, and files that it writes."""
+"""Fixtures for a test's own cache and files."""
 
 import pytest
 
@@ -11,7 +11,7 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def write(tmp_path):
-    """`write(content, name)`: path of a file with that text or those bytes."""
+    """`write(content, name)`: writes text or bytes; returns the file's path."""
 
     def write(content, name="text.txt"):
         path = tmp_path / name

@@ -29,8 +29,8 @@ def settings_of_batches(draw, documents):
 
 
 def rows_of(batches):
-    """Yields (input, target, is first of its batch, reset) of each token,
-    row by row."""
+    """Yields (input, target, whether the token is the first of its batch,
+    reset) for each token, row by row."""
     items = list(batches)
     for row in range(batches.batch_size):
         for inputs, targets, weight in items:
@@ -61,8 +61,8 @@ def test_streams_predict_every_token_once(arguments):
     batches = Batches(**arguments)
     assert_well_formed(batches)
     seen = list(rows_of(batches))
-    # Tokens count from 1, so each one's predecessor is one less, and the
-    # first one's is the end of sentence.
+    # Tokens are 1, 2, 3 and so on, so each input is the target minus one; the
+    # first input, 0, is the end of a sentence.
     assert [target for _, target, _, _ in seen] == list(arguments["tokens"])
     assert all(input == target - 1 for input, target, _, _ in seen)
     resets = [inputs["reset"] for inputs, _, _ in batches]
@@ -93,7 +93,7 @@ def test_documents_predict_every_token_once(arguments, shuffle, epoch):
 
 
 def test_documents_go_to_the_row_that_is_free_first():
-    # Segments of two: the documents take 3, 1, 1, 1 and 2 segments.
+    # With segments of two steps, the documents take 3, 1, 1, 1 and 2 segments.
     starts = [0, 6, 8, 9, 11]
     batches = Batches(np.arange(10, 24), 2, 2, document_starts=starts)
     targets = np.stack([targets for _, targets, _ in batches], axis=1)
@@ -109,7 +109,7 @@ def test_documents_go_to_the_row_that_is_free_first():
 
 
 def test_memory_map_is_indexed_in_place(tmp_path, monkeypatch):
-    # The largest id is looked for in every chunk.
+    # The search for the largest id reads every chunk.
     monkeypatch.setattr("memlm_keras.data.batches._CHUNK", 40)
     np.save(tmp_path / "tokens.npy", np.arange(100, dtype="int32"))
     tokens = np.load(tmp_path / "tokens.npy", mmap_mode="r")

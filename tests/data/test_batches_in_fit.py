@@ -1,4 +1,4 @@
-"""`Batches` within `fit`: what the model really sees, epoch by epoch."""
+"""Tests which batches a model gets in each epoch of `fit`."""
 
 import collections
 
@@ -18,7 +18,7 @@ STARTS = np.array([0, 7, 9, 20, 33, 41])
 
 
 class Seen(keras.metrics.Sum):
-    """Sum of the true values: which tokens were seen."""
+    """A metric that sums the targets, to identify the tokens of an epoch."""
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         return super().update_state(y_true, sample_weight)
@@ -31,7 +31,8 @@ def make_model():
 
 
 def fit(model, batches, epochs):
-    """Sums that a model has seen, and its batches in each epoch."""
+    """Trains a model; returns the sum of targets and the number of batches of
+    each epoch."""
     trained = collections.Counter()
     count = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: trained.update([batches.epoch])
@@ -78,7 +79,7 @@ def test_epochs_after_a_resumed_one_are_whole(left, compiled_before):
     length = len(batches)
     model = make_model()
     if compiled_before:
-        # The first fit after compile draws a batch to build the metrics.
+        # The first `fit` after `compile` reads a batch to build the metrics.
         model.fit(make_batches(), verbose=0)
     batches.start_at(4, length - left)
     rest = sum_of_targets(batches)

@@ -1,4 +1,4 @@
-"""The Children's Book Test, from files written as those published."""
+"""Tests the Children's Book Test with files in the published format."""
 
 import dataclasses
 
@@ -26,7 +26,8 @@ def read(write):
 
 @pytest.fixture
 def folder(tmp_path):
-    """All the files that these tests read, in a folder as in the archive."""
+    """Writes all files for these tests in the folders of the published
+    archive."""
     folder = tmp_path / "CBTest" / "data"
     write_cbt(folder, word_types=("NE", "V"))
     return folder

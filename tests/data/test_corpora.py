@@ -1,4 +1,4 @@
-"""Corpora by name and of any files, and their downloads."""
+"""Tests corpora by name and from files, and downloads."""
 
 import dataclasses
 import hashlib
@@ -62,7 +62,7 @@ def test_wikitext_2_has_the_usual_counts_and_documents():
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A stand-in for WikiText-2, with its own sizes and checksums."""
+    """Replaces WikiText-2 by a small corpus with other sizes and checksums."""
     folder = tmp_path / "data" / "wikitext-2"
     folder.mkdir(parents=True)
     public, files = corpora._PUBLIC["wikitext-2"], []
@@ -169,7 +169,7 @@ def test_download_goes_to_the_cache(folder, cache, monkeypatch, tmp_path):
     small = dataclasses.replace(public, urls=urls, archive_checksum=checksum)
     monkeypatch.setitem(corpora._PUBLIC, "wikitext-2", small)
     assert lengths(data.load("wikitext-2")) == [10, 10, 10]
-    # The second time, nothing is fetched.
+    # The second call downloads nothing.
     archive.unlink()
     assert lengths(data.load("wikitext-2", cache_dir=cache)) == [10, 10, 10]
 
@@ -221,7 +221,7 @@ def test_fingerprints_of_other_corpora_differ():
 
 
 def test_first_lines_of_a_corpus():
-    """A document that begins just after the last line is left out."""
+    """The result omits a document that begins just after the last line."""
     corpus = corpus_of([*"abcd"], [2, 3, 0, 4, 0, 2, 5, 0], [0, 5])
     first = corpus.with_first_lines(2)
     assert first.vocabulary.tokens == ("<eos>", "<unk>", "a", "b", "c")
@@ -272,7 +272,8 @@ CONTENT = b"some text\n" * 100
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Addresses that were asked for, and seconds waited between them."""
+    """Records the requested addresses, and the seconds of waiting between
+    them."""
     asked, get_file = [], keras.utils.get_file
     monkeypatch.setattr(corpora.time, "sleep", asked.append)
     monkeypatch.setattr(

@@ -11,7 +11,8 @@ NUM_ARTICLES = 100
 
 
 def document(index):
-    """Title, some lines of a number and an own word, of several lengths."""
+    """Returns a document: a title, and lines with a number and a word of its
+    own."""
     lines = [f"= title{index} ="]
     lines += [f"in {1900 + index} the word{index} ."] * (2 + index % 5)
     return lines
@@ -36,7 +37,7 @@ def file(tmp_path):
 
 
 def texts(corpus, split):
-    """Documents of a split, as lists of words."""
+    """Returns the documents of a split as lists of words."""
     split = getattr(corpus, split)
     parts = np.split(split.tokens, split.document_starts[1:])
     return [corpus.vocabulary.decode(part) for part in parts]
@@ -51,13 +52,13 @@ def test_every_document_is_whole_in_one_split(folder):
         [word for line in document(i) for word in [*line.split(), "<eos>"]]
         for i in range(NUM_ARTICLES)
     ]
-    # Every word is in the vocabulary, so that all can be told apart.
+    # The vocabulary has every word, so that all documents differ.
     vocabulary = data.Vocabulary(set(sum(expected, [])))
     corpus = data.load_documents(folder, vocabulary=vocabulary)
     found = [text for split in SPLITS for text in texts(corpus, split)]
     assert sorted(found) == sorted(expected)
     for split in SPLITS:
-        # In the order of the text.
+        # Documents keep the order of the text.
         numbers = [int(t.removeprefix("title")) for t in titles(corpus, split)]
         assert numbers == sorted(numbers)
 
@@ -68,7 +69,8 @@ def test_splits_follow_from_the_seed():
     assigned = assign(lengths, shares, seed=3)
     order = np.random.default_rng(3).permutation(6)
     assert order.tolist() == [2, 5, 4, 1, 3, 0]
-    # Of 40 tokens, 5 + 10 are the first 8 and more, 10 + 6 then 12 and more.
+    # Of 40 tokens, validation needs 8 and gets 5 + 10; test needs 12 and gets
+    # 10 + 6.
     assert assigned["validation"].tolist() == [2, 5]
     assert assigned["test"].tolist() == [1, 4]
     assert assigned["train"].tolist() == [0, 3]
@@ -83,7 +85,7 @@ def test_vocabulary_is_of_training_documents_alone(folder):
     for split, expected in (("train", True), ("test", False)):
         for text in texts(corpus, split):
             assert (text[1] != "<unk>") is expected
-            # `in 1950 the word50 .` after the title.
+            # The line `in 1950 the word50 .` follows the title.
             assert text[4:7] == ["in", "N", "the"]
             assert (text[7] != "<unk>") is expected
     assert corpus.vocabulary.tokenizer.numbers == "N"
@@ -160,7 +162,8 @@ def test_what_unknown_words_are_like_is_learnt(write):
     corpus = data.load_text(path)
     assert corpus.vocabulary.tokens == ("<eos>", "<unk>", "a", "b")
     assert 1 in corpus.train.tokens and 1 in corpus.validation.tokens
-    # A text with unknown words of its own, or too many words, loses no others.
+    # By default, rare words are kept if the text has `<unk>` or the size is
+    # limited.
     assert "rare" in data.Vocabulary.build(["<unk> rare a"], minimum_count=None)
     tokens = data.Vocabulary.build(["a b c"], 4, minimum_count=None).tokens
     assert tokens == ("<eos>", "<unk>", "a", "b")
@@ -200,7 +203,7 @@ def test_text_without_spaces_needs_a_tokenization(write):
     words = {*UNSPACED, "<unk>", "<eos>"} - {"\n"}
     assert {*corpus.vocabulary.tokens} == words
     assert corpus.vocabulary.decode(corpus.train.tokens[:3]) == [*"今天天"]
-    # A tokenization or a vocabulary that is given is used as it is.
+    # A tokenization or vocabulary given by the user is not changed.
     assert len(data.load_text(path, tokenize="white_space").vocabulary) == 4
     data.load_text(path, vocabulary=corpus.vocabulary)
     path = write(SPACED, "notes.txt")

@@ -1,4 +1,4 @@
-"""Tests of the embedded corpus and of its exact perplexity limit."""
+"""Tests the embedded corpus and its exact perplexity limit."""
 
 import math
 
@@ -20,7 +20,7 @@ def tiny_grammar(words=2, **sizes):
 
 
 def every_document(grammar):
-    """All texts of a grammar, each with the probability of its choices."""
+    """Yields all texts of a grammar with their probabilities."""
     pending = [()]
     while pending:
         path, others, probabilities = list(pending.pop()), [], []
@@ -53,8 +53,8 @@ def test_entropy_equals_enumeration_of_every_document(sizes):
     texts, probabilities, nats, tokens = set(), [], [], []
     for speaker, probability in every_document(grammar):
         texts.add(" ".join(speaker.tokens))
-        # Each path is one text, so its information follows from its
-        # probability, whatever was recorded along the way.
+        # A text has one sequence of choices, so the recorded log-probabilities
+        # must sum to the logarithm of the text's probability.
         recorded = -math.fsum(speaker.log_probabilities)
         assert recorded == pytest.approx(-math.log(probability))
         probabilities.append(probability)

@@ -1,4 +1,4 @@
-"""Epochs of all kinds of batches: their orders, and where they begin."""
+"""Tests the epochs of all kinds of batches: orders and starting positions."""
 
 import keras
 import numpy as np
@@ -13,7 +13,7 @@ from memlm_keras.data.recall import RecallBatches
 
 RANDOM = np.random.default_rng(0)
 TOKENS = np.arange(1, 61, dtype="int32")
-# Twenty sentences of three words, and as many of five.
+# Twenty sentences of three words, and twenty of five.
 SENTENCES = [*RANDOM.integers(1, 9, (20, 3)), *RANDOM.integers(1, 9, (20, 5))]
 TEXT = np.concatenate([[*sentence, 0] for sentence in SENTENCES])
 PAIRS = SENTENCES, SENTENCES[::-1], np.arange(40) % 3
@@ -50,7 +50,8 @@ def test_shuffle_follows_seed_and_epoch(kind):
     def epoch(seed, number):
         batches = KINDS[kind](shuffle=True, seed=seed)
         batches.start_at(number)
-        # Epochs differ in what is in a batch, not in its place alone.
+        # Sort the batches: epochs differ in the batches' content, not only in
+        # order.
         return sorted(map(str, items(batches)))
 
     assert epoch(0, 2) == epoch(0, 2)

@@ -1,4 +1,4 @@
-"""Sentence pairs: readers, batches and the generated ones."""
+"""Tests sentence pairs: readers, batches and generated pairs."""
 
 import collections
 import json
@@ -94,7 +94,7 @@ def test_both_releases_of_sick(tmp_path):
 
 # === Files of one's own ===
 
-# Ten pairs of each label, of which one is for validation and one for test.
+# Ten pairs for each label, of which validation and test get one each.
 OWN = [
     (f"He sees {n}, {label}.", f"She {label}", label)
     for n in range(10)
@@ -142,7 +142,7 @@ def test_a_file_of_ones_own(name, names, tmp_path):
         for split in splits
         for premise, label in zip(split.premises, split.labels)
     }
-    # Each has its own label, and words for training alone are known.
+    # Pairs keep their labels, and the vocabulary has only words from training.
     assert all(label in premise for premise, label in found.items())
     assert corpus.fingerprint == data.load_pairs(tmp_path / name).fingerprint
 
@@ -251,7 +251,7 @@ def test_generated_labels_are_what_the_facts_say():
         ((name, kind, value),) = facts_of(pair.hypothesis)
         assert set(pair.hypothesis) <= set(pair.premise)
         said = {v for n, k, v in facts if (n, k) == (name, kind)}
-        # Nobody is said to be two things of one kind.
+        # No person has two facts of one kind.
         assert len({(n, k) for n, k, _ in facts}) == len(facts)
         expected = {
             "entailment": said == {value},

@@ -1,4 +1,4 @@
-"""Recall tasks, held against their definitions row by row."""
+"""Tests recall tasks against their definitions, row by row."""
 
 import itertools
 
@@ -58,18 +58,18 @@ def test_mqar_is_as_defined(task, seed):
         pairs = [(row[2 * i], row[2 * i + 1]) for i in range(written)]
         keys = [key for key, _ in pairs]
         values = [value for _, value in pairs]
-        # Each key once, then those that are written again, once as well.
+        # Each key is written once; then some keys are written once more.
         assert len(set(keys[: task.pairs])) == task.pairs
         assert len(set(keys[task.pairs :])) == task.forgetting
         assert set(keys[task.pairs :]) <= set(keys[: task.pairs])
         assert len(set(values)) == written
         assert all(1 <= key < half for key in keys)
         assert all(half <= value < task.vocabulary_size for value in values)
-        # Every key is asked for once, in the first token of a slot.
+        # Each key is queried once, as the first token of a slot.
         assert sorted(row[positions]) == sorted(keys[: task.pairs])
         assert all(2 * written <= p < task.length for p in positions)
         assert not any(positions % 2)
-        # A dict keeps the last value, as the answers do.
+        # The answer is the last value of a key, as in a dict.
         last = dict(pairs)
         assert [last[key] for key in row[positions]] == list(targets)
         rest = np.delete(row, [*range(2 * written), *positions])
@@ -148,7 +148,7 @@ TASKS = {
 
 
 def test_chance_is_that_of_a_guess():
-    """Among the values that a row holds, or all tokens."""
+    """A guess chooses among the values in a row, or among all tokens."""
     found = [task.chance for task in TASKS.values()]
     assert found == [1 / 4, 1 / 4, 1 / 4, 1 / 8, 1 / 4]
 
@@ -178,7 +178,7 @@ def test_sizes_must_fit(task, arguments, message):
 
 
 def rows_of(batches):
-    """Every row of an epoch as one tuple, those of weight zero left out."""
+    """Returns each row of an epoch as a tuple, without rows of weight zero."""
     found = []
     for index in range(len(batches)):
         inputs, targets, sample_weight = batches[index]

@@ -1,4 +1,5 @@
-"""The Sentence Completion Challenge, from files written as those published."""
+"""Tests the Sentence Completion Challenge with files in the published
+format."""
 
 import sys
 
@@ -9,7 +10,7 @@ from memlm_keras.data import ClozeQuestion
 from memlm_keras.data import completion_questions
 from memlm_keras.data import prepare_novels
 
-# Sentence without its stop, candidates, place of the answer.
+# Sentence without its full stop, candidates, index of the answer.
 QUESTIONS = [
     ("Mr. Hill , he {} it", ("ate", "sold", "hid", "knew", "read"), 2),
     ("{} can't last", ("Rain", "Fire", "Joy", "Peace", "War"), 0),
@@ -22,7 +23,7 @@ def machine(texts=QUESTIONS, **kwargs):
 
 
 def enclosed(texts=QUESTIONS):
-    """The two files of the form for language models, as strings."""
+    """Returns both files in the format for language models, as strings."""
     questions, answers = [], []
     for text, candidates, right in texts:
         lines = [f"<s> {text.format(word)} </s>\n" for word in candidates]
@@ -81,7 +82,7 @@ def test_candidates_may_repeat_and_be_several_words(read, form):
     assert question.candidates == names
     assert question.answer == "new rome"
     assert question.filled("new rome")[:4] == ("to", "new", "rome", "they")
-    # None of them is empty, though some begin and end alike.
+    # No candidate is read as empty, even if some begin and end equally.
     for text, names in [
         ("so {} a", ("a", "a a", "b a", "b", "b b")),
         ("a {}", ("a", "a a", "a a a", "a a a a", "b a")),

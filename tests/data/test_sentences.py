@@ -8,7 +8,7 @@ from memlm_keras.data import sentence_starts
 
 
 def text(lengths):
-    """Sentences of distinct words, each with its end."""
+    """Makes sentences of distinct words with an end of a sentence each."""
     tokens, word = [], 1
     for length in lengths:
         tokens += [*range(word, word + length), 0]
@@ -17,7 +17,7 @@ def text(lengths):
 
 
 def sentences_of(batches):
-    """The sentences of an epoch, as tuples of targets."""
+    """Returns the sentences of an epoch as tuples of targets."""
     found = []
     for index in range(len(batches)):
         inputs, targets, weight = batches[index]

@@ -1,4 +1,5 @@
-"""Vocabularies of pieces: ids as in their file, alike in Python and graph."""
+"""Tests vocabularies of subword pieces: ids of the file, equal in Python and in
+graphs."""
 
 import io
 
@@ -22,7 +23,7 @@ TEXTS = ["the cats", "  the\u2003zéat\x1c the", "", "<blk> <unk> 你cat", "▁a
 
 @pytest.fixture(scope="module")
 def model():
-    """A SentencePiece model of 60 pieces, bytes."""
+    """Trains a SentencePiece model with 60 pieces; returns its bytes."""
     trainer = pytest.importorskip(
         "sentencepiece", reason="it trains the model of these tests"
     )
@@ -107,7 +108,7 @@ def test_whole_words_keep_their_ids():
     assert vocabulary.unit == "words"
     assert vocabulary.encode_sentence("the catdog cat").tolist() == [2, 0, 1, 3]
     assert vocabulary.detokenize([2, 1, 3]) == "the cat </s>"
-    # The longest piece is matched.
+    # Encoding chooses the longest piece that matches.
     vocabulary = SubwordVocabulary(["<unk>", "</s>", "▁t", "he", "▁the", "s"])
     assert vocabulary.encode("the s").tolist() == [4, 5]
 
@@ -181,7 +182,7 @@ def test_replaced_characters(model, write):
     assert words_in_graph(vocabulary)(texts) == expected
     vocabulary.save(path.with_suffix(".json"))
     assert Vocabulary.from_file(path.with_suffix(".json")) == vocabulary
-    # This model has no apostrophe to write in place of another.
+    # This model has no apostrophe, so none replaces a typographic one.
     vocabulary = load(path, replacements="typographic")
     assert vocabulary.replacements["\u00ad"] == ""
     assert "\u2019" not in vocabulary.replacements

@@ -1,4 +1,4 @@
-"""Tables as Excel, R, pandas and people write them."""
+"""Tests tables in the formats of Excel, R, pandas and users."""
 
 import csv
 import pathlib

@@ -1,5 +1,5 @@
-"""Text files by line, sentence and document, their marks and characters; their
-tokens in the cache."""
+"""Tests text files: lines, sentences, documents, marks and characters; tests
+the cache of tokens."""
 
 import os
 import warnings
@@ -27,12 +27,12 @@ from memlm_keras.data.text_store import unmarked
 @pytest.mark.parametrize(
     "text, lines",
     [
-        # Only line feeds end lines, but in files without any.
+        # Only line feeds end lines, except in files without line feeds.
         ("a\u2028b\x0bc\r\nd\u0085e\nf", ["a\u2028b\x0bc", "d\u0085e", "f"]),
         ("a\rb\nc\rd", ["a\rb", "c\rd"]),
         ("a b\rc\r", ["a b", "c"]),
         ("a b\rc", ["a b", "c"]),
-        # A byte order mark is no text.
+        # A byte order mark is not part of the text.
         ("\ufeffa b\rc\r", ["a b", "c"]),
         ("\ufeffà \ufeffb\n\ufeffc\n", ["à \ufeffb", "\ufeffc"]),
     ],
@@ -55,7 +55,7 @@ def test_document_starts_match_from_the_first_character(write):
     begins = [begins for _, begins in source.sentences()]
     assert begins == [True, False, True, False]
     assert source.has_documents
-    # Lone titles stand between blank lines.
+    # A lone title has a blank line before and after it.
     path = write("= A =\n\nx\n= B =\n\n\n= C =\ny\n\n= D =\n")
     source = TextSource(path, document_start="= .* =$", lone_titles=True)
     titles = [line for line, begins in source.sentences() if begins]
@@ -122,10 +122,11 @@ def test_nothing_is_lost_or_changed(tokens):
         "= = Plot = =",
         "Infantry from No. 77 Squadron RAAF left St. Mary . | They returned .",
         "By U.S. Route 1 it is 5 km . | <unk> is far .",
-        # A closing mark belongs to the sentence, an opening one to the next.
+        # A closing quotation mark belongs to its sentence, and an opening one
+        # to the next.
         'He said , " I know . " | " The rest " followed .',
         'It was " the <unk> " . | The end came !',
-        # Neither of these ends a sentence.
+        # Semicolons, and marks within a name, end no sentence.
         "It rained ; The cat slept .",
         "Yahoo ! is a name ( see <unk> . ) of a firm .",
         "Is it so ? | Yes , <unk> <unk> is ...",
@@ -164,7 +165,7 @@ def test_tokens_are_memory_mapped(path, cache):
     assert split.tokens.dtype == np.int32
     np.testing.assert_array_equal(split.tokens, expected)
     assert len(split) == len(expected)
-    # The line before the first title belongs to the first document.
+    # Lines before the first title belong to the first document.
     assert split.document_starts.dtype == np.int64
     assert split.document_starts.tolist() == [0, 9]
     lengths = text_store.stored_document_lengths(
@@ -228,7 +229,7 @@ def test_damaged_cache_is_made_anew(path, cache, random, kind, harm):
         for _ in range(6):
             file.write_bytes(harm(whole, random))
             if file.name == "checksums.json" and harm is flip:
-                # A changed sum is as bad as a changed file.
+                # A changed checksum has the same effect as a changed file.
                 file.write_bytes(whole.replace(b": ", b": 1"))
             with pytest.warns(UserWarning, match="damaged.*It is written"):
                 assert read() == expected
@@ -257,7 +258,7 @@ def test_bad_text_leaves_nothing(path, cache, content, options, message):
 
 def test_a_line_without_end_is_not_read_whole(path, cache, monkeypatch):
     monkeypatch.setattr(text_store, "_LONGEST_LINE", 2**20)
-    # The limit is within a character.
+    # The limit of a line's bytes is in the middle of a character.
     path.write_bytes(b"x\n" + "é".encode() * 2**20 + b"\nz\n")
     with pytest.raises(ValueError, match="more than 1 MiB at byte offset 2"):
         stored(path, cache)
@@ -314,7 +315,7 @@ def test_marks_around_a_line(line, bare):
 
 def load(tmp_path, form, **options):
     path = tmp_path / "text.txt"
-    # An empty sentence is a blank line.
+    # With boundary marks, an empty sentence is equal to a blank line.
     lines = [*LINES, ""] if form.startswith("<s>") else LINES
     path.write_text("".join(form.format(line) + "\n" for line in lines))
     return load_text(path, cache_dir=tmp_path / "cache", **options)
@@ -390,7 +391,7 @@ def test_a_text_says_which_characters_training_lacks(write, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "3 of 81 characters are in no word" in said
     assert "'\u2019' (3)" in said
-    # Those of rare words are known.
+    # Characters that occur only in rare words count as known.
     path = write("go\ngo\nwhat?\n")
     load_text(path, path, path, minimum_count=2, cache_dir=tmp_path / "cache")
     assert "are in no word" not in capsys.readouterr().out

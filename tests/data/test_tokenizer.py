@@ -1,4 +1,4 @@
-"""Texts become the same tokens in Python and in a graph, whatever they hold."""
+"""Tests that Python and a graph split any text into the same tokens."""
 
 import itertools
 
@@ -16,7 +16,7 @@ from memlm_keras.data import vocabulary as module
 tf = pytest.importorskip("tensorflow")
 
 RULES = [*itertools.product(module.SPLITS, (False, True), (None, "<number>"))]
-# Every character but surrogates, which no UTF-8 text has.
+# All characters except surrogates, which do not occur in UTF-8 texts.
 CHARACTERS = [
     *map(chr, range(0xD800)),
     *map(chr, range(0xE000, module._CODE_POINTS)),
@@ -25,7 +25,7 @@ CHARACTERS = [
 
 @pytest.fixture(scope="module")
 def in_graph():
-    """Function from rules and texts to what a graph makes of them."""
+    """Returns a function that tokenizes texts in a graph by given rules."""
     from memlm_keras.data.words_in_graph import Words
 
     functions = {}
@@ -54,7 +54,7 @@ def vocabulary(*rules):
 def test_a_graph_gives_the_ids_of_python(in_graph, rules):
     expected = vocabulary(*rules)
 
-    # Few examples of many texts, as calls of graphs take longer than texts.
+    # Use few examples with many texts each, since a call of a graph is slow.
     @settings(max_examples=20, deadline=None)
     @given(strategies.lists(strategies.text(), max_size=12))
     @example(
@@ -76,7 +76,7 @@ def test_a_graph_gives_the_ids_of_python(in_graph, rules):
 
 @pytest.mark.parametrize("split", module.SPLITS)
 def test_every_character_is_read_alike(in_graph, split):
-    # Each between two letters of one script, and all of them in a row.
+    # Put each character between two letters, and all characters in a row.
     texts = ["".join(f"{c}k" for c in CHARACTERS), "".join(CHARACTERS)]
     tokenizer = Tokenizer(split, lowercase=True)
     found = in_graph((split, True, None), texts).to_list()
@@ -87,7 +87,7 @@ def test_every_character_is_read_alike(in_graph, split):
 def test_lower_case_is_that_of_each_character_by_itself():
     table = module.lower_case()
     for code, lower in table.items():
-        # Of the dotted capital I, Python makes two characters.
+        # Python converts the dotted capital I to two characters.
         assert chr(code).lower()[0] == chr(lower)
     others = set(map(ord, CHARACTERS)) - table.keys()
     assert all(chr(code).lower() == chr(code) for code in others)
@@ -99,7 +99,7 @@ def test_scripts_separate_words_from_punctuation():
     tokenizer = Tokenizer("unicode_script")
     tokens = tokenizer.tokenize("Don't stop. привет мир")
     assert tokens == ["Don", "'", "t", "stop", ".", "привет", "мир"]
-    # Spaces part what is of one script on both sides of them.
+    # Spaces separate tokens of the same script.
     tokens = tokenizer.tokenize("<unk>, 12.50 -")
     assert tokens == ["<", "unk", ">,", "12.50", "-"]
 

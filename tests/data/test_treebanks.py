@@ -1,4 +1,4 @@
-"""Corpora of CoNLL-U files, tiny and real."""
+"""Tests corpora from tiny and from real CoNLL-U files."""
 
 import pytest
 
@@ -10,7 +10,8 @@ pytestmark = pytest.mark.usefixtures("cache")
 @pytest.fixture
 def write(tmp_path):
     def write(name, *sentences):
-        """Writes lists of pairs of number and form, which no tree joins."""
+        """Writes sentences as lists of (number, form), without a dependency
+        tree."""
         path = tmp_path / name
         path.write_text(
             "\n".join(

@@ -33,7 +33,7 @@ def test_build_limits():
         Vocabulary.build(LINES, size=1)
     with pytest.raises(ValueError, match="`minimum_count` must be an integer"):
         Vocabulary.build(LINES, minimum_count=0)
-    # Specials of the text are not counted.
+    # Special tokens in the text do not count as words.
     vocabulary = Vocabulary.build(["<unk> <unk> a", "b"], size=4)
     assert vocabulary.tokens == ("<eos>", "<unk>", "a", "b")
 

@@ -12,15 +12,16 @@ from memlm_keras import serving
 
 @pytest.fixture
 def run_as_module(monkeypatch):
-    """Function that runs source as a module and returns the module."""
+    """Returns a function that runs source code as a module and returns the
+    module."""
 
     def run(name, source, filename, lines_before=0):
         module = sys.modules.get(name)
         if module is None:
             module = types.ModuleType(name)
-            # Keras finds classes by their module.
+            # Keras finds classes by their module's name.
             monkeypatch.setitem(sys.modules, name, module)
-        # Tracebacks then name the file and line.
+        # With the added lines, tracebacks name the right line of the file.
         code = compile("\n" * lines_before + source, str(filename), "exec")
         exec(code, module.__dict__)
         return module
@@ -30,10 +31,11 @@ def run_as_module(monkeypatch):
 
 @pytest.fixture
 def local_clients(monkeypatch):
-    """Function that makes clients use local servers of exported models.
+    """Returns a function that makes clients use local servers of exported
+    models.
 
-    It takes the folder of `saved_models` and returns a list that collects the
-    addresses of clients.
+    The function takes the folder of `saved_models`, and returns a list to which
+    the clients' addresses are added.
     """
     client = serving.Client
     with contextlib.ExitStack() as stack:

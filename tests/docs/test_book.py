@@ -1,4 +1,4 @@
-"""The documentation as a site, built by Sphinx."""
+"""Tests the documentation's site, built by Sphinx."""
 
 import inspect
 import re
@@ -23,7 +23,8 @@ PAPERS = "daniluk2017 tran2016 salton2017 weissenborn2016 kong2019".split()
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The site, built from a copy: pages are written next to their sources."""
+    """Builds the site from a copy, since pages are written next to their
+    sources."""
     try:
         web.fetch_engine()
     except ConnectionError as error:

@@ -1,4 +1,4 @@
-"""The page of engines has the numbers of its log."""
+"""Tests that the page of engines has the numbers in its log."""
 
 import json
 import pathlib

@@ -20,7 +20,8 @@ SMALL = {
 
 @pytest.fixture
 def run(run_as_module, tmp_path, monkeypatch, capsys):
-    """Function that runs an example and returns its module and output."""
+    """Returns a function that runs an example and returns its module and
+    output."""
     monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(embedded.load, "__defaults__", (20, 4, 4, 0))
     monkeypatch.chdir(tmp_path)
@@ -58,7 +59,7 @@ def test_sentence_pairs(run):
     sizes = [model.count_params() for model in module.models.values()]
     assert max(sizes) / min(sizes) < 1.01
     assert np.isfinite(module.cosines).all()
-    # All words of a hypothesis are in its premise, for both labels.
+    # For both labels, a premise contains all words of its hypothesis.
     for pair in module.make_pairs(20, seed=0):
         assert set(pair.hypothesis) <= set(pair.premise)
         facts = " ".join(pair.premise)
@@ -66,7 +67,7 @@ def test_sentence_pairs(run):
     assert printed.count("dual AM-GRU") == 2
 
 
-# TensorFlow exports in this process.
+# On TensorFlow, the export runs in this process.
 @pytest.mark.backend("tensorflow")
 def test_serve_and_call(run, local_clients, tmp_path):
     addresses = local_clients(tmp_path)
@@ -74,5 +75,5 @@ def test_serve_and_call(run, local_clients, tmp_path):
     assert addresses == [module.ADDRESS]
     assert module.difference < 1e-5
     assert "ruth ellis was born in york" in printed
-    # Once in this process, once by the server.
+    # This process and the server each print the line once.
     assert printed.count("was      -> ") == 2

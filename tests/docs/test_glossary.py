@@ -20,13 +20,13 @@ PARTS = memlm.memory, memlm.cells, memlm.smoothing, memlm.mixtures, memlm.heads
 
 
 def code_names():
-    """Names in code in the first column of the tables."""
+    """Returns the code names in the tables' first column."""
     rows = re.findall(r"^\| (`[^|]*) \|", PAGE.read_text("utf-8"), re.M)
     return [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
 
 
 NAMES = code_names()
-# Before any test registers another preset.
+# Read the presets' names before a test registers another preset.
 PRESETS = [*families(), "salton2017/ptb_combined"]
 
 
@@ -44,7 +44,7 @@ def resolved(path):
 
 @functools.cache
 def layers():
-    """All layers of a small model of each kind."""
+    """Returns all layers of one small model of each kind."""
     return [
         layer
         for name in PRESETS

@@ -23,7 +23,8 @@ pytestmark = pytest.mark.usefixtures("papers_kept")
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 PAGES = sorted((ROOT / "docs" / "how_to").glob("*.md"))
 RESULTS = sorted((ROOT / "docs" / "results").glob("*.md"))
-# PyTorch does not compile, and TensorFlow exports in the same process.
+# By default, pages run on PyTorch, which does not compile; exports run on
+# TensorFlow in the same process.
 BACKENDS = dict.fromkeys(
     ("on_device.md", "onnx.md", "serving.md", "tutorial.md"), "tensorflow"
 )
@@ -43,7 +44,8 @@ OTHER_PROGRAMS = (
 
 
 def blocks(page):
-    """Pairs of the number of lines before a Python block, and its text."""
+    """Returns a page's Python blocks as pairs: the number of lines before, and
+    the text."""
     text = page.read_text(encoding="utf-8")
     return [
         (text[: match.start(1)].count("\n"), match[1])
@@ -53,13 +55,14 @@ def blocks(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_words_are_no_missing_values(page):
-    """By default, pandas takes the words null, None and NA for no value."""
+    """By default, pandas reads the words null, None and NA as missing
+    values."""
     calls = re.findall(r"\bread_csv\([^`]*`", page.read_text(encoding="utf-8"))
     assert all("keep_default_na=False" in call for call in calls)
 
 
 def command_lines(page):
-    """The command lines of a page, each as one line."""
+    """Returns the commands of a page, each as one line."""
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
     if page in PAGES:
         blocks = re.findall(r"^```bash\n(.*?)^```$", text, re.M | re.S)
@@ -83,7 +86,7 @@ def on_one_backend(page):
 
 
 def write_files(folder):
-    """All files that the pages name, except for downloaded corpora."""
+    """Writes all files that the pages name, except downloaded corpora."""
     corpus_files.write_examples(folder)
     corpus_files.write_splits(folder)
     corpus_files.write_splits(folder / "my_folder")
@@ -116,7 +119,7 @@ def write_files(folder):
 
 
 def write_checkpoint(folder):
-    """A model as other programs save it, and its word list."""
+    """Writes a model as other programs do, and its word list."""
     import torch
 
     corpus_files.write_lines(folder / "vocab.txt", ["<unk>", "she", "<eos>"])
@@ -130,7 +133,8 @@ def write_checkpoint(folder):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A working folder with these files; generated corpora are tiny."""
+    """Returns a working folder with the pages' files; generated corpora are
+    tiny."""
     monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(embedded.load, "__defaults__", (20, 4, 4, 0))
     for split, size in {"train": 50, "validation": 10, "test": 10}.items():
@@ -146,7 +150,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def servers(folder, local_clients):
-    """Clients use local servers of the models that a page exports."""
+    """Makes clients use local servers of the models that a page exports."""
     addresses = local_clients(folder)
     yield
     assert set(addresses) <= {"http://localhost:8501", "localhost:8500"}
@@ -157,7 +161,8 @@ def servers(folder, local_clients):
 def test_blocks_run(page, folder, servers, run_as_module, capsys):
     shown = []
     for lines_before, block in blocks(page):
-        # onnx.md would have the name of a package.
+        # With a prefix, the module of onnx.md does not replace the package
+        # `onnx`.
         run_as_module(f"page_{page.stem}", block, page, lines_before)
         shown += re.findall(r"# (\([\d, ]+\)|\{.*\})", block)
     out = re.sub(r"torch.Size\(\[(.*)\]\)", r"(\1)", capsys.readouterr().out)
@@ -187,7 +192,7 @@ def check_command(command, arguments, folder, monkeypatch):
     """Runs a command up to training."""
     name = arguments[0]
     command_line.COMMANDS[name].parse(arguments[1:])
-    # Keras already has a backend here.
+    # Remove `--backend`, since Keras already has a backend in this process.
     arguments = [a for a in arguments if not a.startswith("--backend=")]
     runs = [word for word in arguments[1:] if word.startswith("runs/")]
     if (

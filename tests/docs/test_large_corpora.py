@@ -1,4 +1,5 @@
-"""Scripts of `docs/how_to/large_corpora.md`, in local modes, and its `awk`."""
+"""Runs the scripts of `docs/how_to/large_corpora.md` in local mode, and its
+`awk` command."""
 
 import re
 import shutil
@@ -22,7 +23,7 @@ COUNT = 7
 
 @pytest.fixture
 def documents(tmp_path):
-    """Lines of the files in `my_folder`, by their names."""
+    """Writes files to `my_folder`; returns a dict from names to lines."""
     corpus = memlm.data.load("embedded")
     words = corpus.vocabulary.decode(corpus.test.tokens[:400])
     sentences = " ".join(words).replace("<eos>", "\n").split("\n")
@@ -37,7 +38,7 @@ def documents(tmp_path):
 
 
 def bash(command, folder):
-    """Standard output of a command."""
+    """Returns the standard output of a command."""
     command = ["bash", "-c", command]
     return subprocess.check_output(command, cwd=folder, text=True)
 

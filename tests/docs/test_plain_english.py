@@ -24,7 +24,8 @@ DIALECT = re.compile(
 
 
 def prose(text):
-    """Sentences of a page: no code, tables, links' targets or comments."""
+    """Returns a page's sentences, without code, tables, link targets and
+    comments."""
     text = re.sub(r"^(`{3,}).*?^\1`*$", "\n", text, flags=re.M | re.S)
     text = re.sub(r"<!--.*?-->", "\n", text, flags=re.S)
     text = re.sub(r"^( {4}|\|).*$", "", text, flags=re.M)

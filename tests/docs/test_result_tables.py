@@ -11,7 +11,7 @@ import logs
 from memlm_keras import presets
 from memlm_keras.presets import daniluk2017
 
-# Before any test registers a paper of its own.
+# Read the presets' names before a test registers a paper of its own.
 NAMES = presets.names()
 
 RESULTS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "results"
@@ -27,7 +27,7 @@ LOGS = {
     "tran2016": ["paper", "kneser_ney"],
     "weissenborn2016": ["paper", "pairs", "autoencoding"],
 }
-# Pages with a paper's own tables, and whose rows are on them.
+# Pages with a paper's own tables, and other papers whose rows they contain.
 PAPERS = {
     "daniluk2017": "",
     "kong2019": "",
@@ -40,7 +40,7 @@ NOT_LOGGED = re.compile("published|chance|rate$|embeddings|better")
 
 
 def logged(page):
-    """Numbers of all seeds in the studies of a page, by run and place."""
+    """Returns the numbers of all seeds in a page's logs, by run and keys."""
     found = {}
     for study in LOGS[page]:
         path = RESULTS / "logs" / f"{study}.jsonl"
@@ -55,7 +55,7 @@ def logged(page):
 
 
 def measured(page):
-    """These numbers, and their means and deviations."""
+    """Yields the logged numbers of a page, their means and their deviations."""
     for values in logged(page).values():
         yield from values
         if len(values) > 1:
@@ -77,7 +77,7 @@ def cells(page):
 
 
 def table_numbers(page):
-    """Decimal numbers of all tables, as text."""
+    """Yields the decimal numbers of all tables of a page, as text."""
     for row, name, cell in cells(page):
         if not NOT_LOGGED.search(name) and row != "chance":
             yield from re.findall(r"(?<![\w.])\d+\.\d+", cell)
@@ -101,7 +101,7 @@ def test_logs_have_no_paths_of_a_machine():
 
 
 def published(name):
-    """The test numbers of a preset that its paper prints, as text."""
+    """Yields a preset's published test results as text."""
     paper, row = name.split("/")
     for each in presets.papers()[paper].rows[row].published:
         for measure, value in each.numbers.items():
@@ -144,7 +144,7 @@ def test_rows_of_a_paper(page):
 
 
 def described(values, factor, digits):
-    """Mean, deviation and number of seeds, as in a table."""
+    """Returns mean, deviation and number of seeds in a table's format."""
     text = f"{factor * statistics.mean(values):.{digits}f}"
     if len(values) > 1:
         text += f" ± {factor * statistics.stdev(values):.{digits}f}"

@@ -1,4 +1,4 @@
-"""Scripts of `docs/how_to/several_devices.md`, each on two devices."""
+"""Runs the scripts of `docs/how_to/several_devices.md` on two devices."""
 
 import os
 import re
@@ -78,7 +78,7 @@ lm.save(f"model{{process_id}}.keras")
 
 @pytest.fixture
 def expected(monkeypatch):
-    """Weights after training on one device."""
+    """Trains on one device; returns the expected weights."""
     monkeypatch.setattr(embedded.load, "__defaults__", SIZES)
     keras.utils.set_random_seed(0)
     corpus = memlm_keras.data.load("embedded")

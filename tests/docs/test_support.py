@@ -1,4 +1,4 @@
-"""The table of what each kind of model can do, made by running it."""
+"""Makes the table of each kind of model's features by running them."""
 
 import contextlib
 import pathlib
@@ -29,7 +29,7 @@ FEW = ["daniluk2017/key_value_predict"]
 TOKENS = np.random.default_rng(5).integers(1, V, size=(2, 6)).astype("int32")
 TEXT = "word_3 word_9\nword_7 word_4"
 SENTENCES = np.array([3, 4, 0, 5, 6, 0, 9, 0])
-# Notes of the page, each with matching errors or cells of formats.md.
+# Notes of the page, each with parts of matching errors or formats.md's cells.
 NOTES = {
     "The model reads whole sentences in both directions and has no state. "
     "`fit` and `score` work.": (
@@ -64,12 +64,13 @@ KINDS = {
 
 
 def noted(mark, note):
-    """The mark of a cell with the number of a note."""
+    """Returns a cell's mark with the number of a note."""
     return mark + " " + "⁰¹²³⁴⁵⁶⁷⁸⁹"[1 + list(NOTES).index(note)]
 
 
 def refused(message):
-    """The cell for an error message or a cell of formats.md, or `None`."""
+    """Returns the cell for an error message or for a cell of formats.md, or
+    `None`."""
     for note, messages in NOTES.items():
         if any(each in message for each in messages):
             return noted("no", note)
@@ -77,7 +78,7 @@ def refused(message):
 
 
 class Absent(Exception):
-    """A kind of model does not have a method."""
+    """Raised if a kind of model lacks a method."""
 
 
 def require_close(actual, expected):
@@ -98,7 +99,7 @@ def text_batches():
 
 
 def batches_of(model):
-    """Batches for training a model, by their name on the page."""
+    """Returns batches for training a model, by their names on the page."""
     if isinstance(model, memlm.EntailmentClassifier):
         pairs = [[4, 9, 2], [7, 1]], [[9, 3], [8, 8, 5]], [0, 2]
         return {"pairs": memlm.data.PairBatches(*pairs, 2)}
@@ -109,7 +110,8 @@ def batches_of(model):
 
 
 def outputs(model):
-    """Scores of tokens of a language model, or logits."""
+    """Returns a language model's scores of tokens, or another model's
+    logits."""
     if isinstance(model, memlm.LanguageModel):
         return model.score(TOKENS)
     return array(model.predict_on_batch(inputs_of(model)))
@@ -218,7 +220,7 @@ def bfloat16(model, name):
     finally:
         keras.config.set_dtype_policy("float32")
     assert any(layer.compute_dtype == "bfloat16" for layer in model.layers)
-    # JAX warns, because it is slow there.
+    # JAX warns, because bfloat16 is slow on a CPU.
     with pytest.warns() if BACKEND == "jax" else contextlib.nullcontext():
         check_training(model, [*batches_of(model).values()][0])
 
@@ -230,7 +232,7 @@ def saved(model, folder):
 
 
 def int8(model):
-    """This is the last row, because the model stays quantized."""
+    """Tests quantization in the last row, since the model stays quantized."""
     before = outputs(model)
     model.quantize("int8")
     assert 0 < np.abs(outputs(model) - before).max() < 0.2
@@ -254,7 +256,8 @@ FORMATS = ("SavedModel", "ONNX", "LiteRT", "LiteRT, int8")
 
 
 def cell(feature, *arguments):
-    """The cell of a feature; errors without a note are raised."""
+    """Returns the cell of a feature; raises errors for which there is no
+    note."""
     try:
         return feature(*arguments) or "✓"
     except Absent:
@@ -267,7 +270,7 @@ def cell(feature, *arguments):
 
 
 def exported(name):
-    """The cells of a kind in formats.md."""
+    """Returns the cells of a kind of model in formats.md."""
     page = FORMATS_PAGE.read_text(encoding="utf-8")
     (row,) = re.findall(rf"^\| `{name}` \| (.+) \|$", page, re.MULTILINE)
     return [
@@ -277,7 +280,7 @@ def exported(name):
 
 
 def cells_of_page():
-    """The page's cells of each kind, by its first preset."""
+    """Returns the page's cells of each kind of model, by the first preset."""
     rows = [
         line.strip("|").split("|")
         for line in PAGE.read_text(encoding="utf-8").splitlines()

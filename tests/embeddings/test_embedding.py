@@ -1,4 +1,4 @@
-"""Words that occur more than once are trained alike on every backend."""
+"""Tests that all backends train words that occur several times equally."""
 
 import keras
 import numpy as np
@@ -36,7 +36,7 @@ every_model = pytest.mark.parametrize("name", MODELS)
 
 
 def trained_once(model, optimizer, jit_compile):
-    """Weights before and after one step on a batch of few words."""
+    """Returns the weights before and after one step on a batch of few words."""
     tokens = np.array([[3, 3, 3, 3, 3, 3, 5, 3], [3, 3, 5, 3, 3, 3, 3, 3]])
     targets = np.roll(tokens, -1, axis=1)
     model.compile(optimizer, jit_compile=jit_compile)
@@ -49,7 +49,8 @@ def trained_once(model, optimizer, jit_compile):
 @every_model
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_adam_moves_no_weight_by_more_than_its_rate(name, jit_compile):
-    """In the first step it moves all by the rate, whatever the gradient."""
+    """In the first step, Adam changes each weight by the rate, for any
+    gradient."""
     if jit_compile and keras.backend.backend() == "torch":
         pytest.skip("torch compiles with a C++ compiler, of which none is sure")
     before, after = trained_once(
@@ -93,7 +94,7 @@ def test_a_word_is_dropped_wherever_it_occurs_in_a_row():
     drawn = kept[~np.isnan(kept)]
     is_dropped = np.isclose(drawn, 0.0)
     np.testing.assert_allclose(drawn[~is_dropped], 1 / 0.6, rtol=1e-4)
-    # Of more than a thousand pairs of a row and a word.
+    # The mean is over more than a thousand pairs of a row and a word.
     np.testing.assert_allclose(is_dropped.mean(), 0.4, atol=0.05)
     np.testing.assert_array_equal(
         keras.ops.convert_to_numpy(layer(token_ids)), table[token_ids]

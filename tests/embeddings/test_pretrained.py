@@ -1,4 +1,4 @@
-"""Vectors read from files as GloVe's are published."""
+"""Tests vectors read from files in GloVe's format."""
 
 import gzip
 import zipfile

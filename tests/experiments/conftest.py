@@ -1,4 +1,4 @@
-"""A small text, and `memlm` called as users call it."""
+"""Fixtures with a small text, and calls of `memlm` as by users."""
 
 import json
 import shutil
@@ -16,15 +16,16 @@ SMALL = ("--scale=0.02", "--batch_size=4", "--verbose=2")
 
 
 def results_of(folder):
-    """Content of `results.json` of a run folder."""
+    """Returns the content of a run folder's `results.json`."""
     return json.loads((folder / "results.json").read_text())
 
 
 @pytest.fixture
 def memlm(folder, memlm_command):
-    """`memlm(*arguments)`: `Told` of the command, run where the text is.
+    """`memlm(*arguments)`: runs the command in the text's folder; returns a
+    `Told`.
 
-    It ends with `status`; an error is one line.
+    The exit status must be `status`, and an error must be one line.
     """
 
     def call(*arguments, status=0):
@@ -38,9 +39,9 @@ def memlm(folder, memlm_command):
 
 @pytest.fixture
 def refused(memlm):
-    """`refused(message, *arguments)`: the command is wrong use, and says so.
+    """`refused(message, *arguments)`: the command fails with a usage error.
 
-    In the message, ` ... ` stands for other words.
+    ` ... ` in the message stands for any words.
     """
 
     def call(message, *arguments):
@@ -53,7 +54,7 @@ def refused(memlm):
 
 @pytest.fixture
 def train(memlm):
-    """`train(preset, *flags)`: a small run of one epoch, which succeeds."""
+    """`train(preset, *flags)`: trains a small run of one epoch."""
 
     def call(preset, *arguments, dataset="text", epochs=1):
         flags = (f"--dataset={dataset}", f"--epochs={epochs}")
@@ -64,7 +65,7 @@ def train(memlm):
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory):
-    """A folder with the text and a finished run of one epoch, and the cache."""
+    """Makes a folder with a text, a cache and a finished run of one epoch."""
     folder = tmp_path_factory.mktemp("finished")
     write_splits(folder / "text", unknown=True)
     with pytest.MonkeyPatch.context() as patch:
@@ -78,20 +79,20 @@ def finished(tmp_path_factory):
 
 @pytest.fixture
 def run(finished, folder):
-    """Folder of a finished run of one epoch, a copy for each test."""
+    """Copies the finished run of one epoch for a test; returns its folder."""
     shutil.copytree(finished, folder, dirs_exist_ok=True)
     return folder / "runs" / NAME
 
 
 @pytest.fixture
 def few_segments(monkeypatch):
-    """Dynamic evaluation learns from few segments, which are longer."""
+    """Makes dynamic evaluation fast, with few and longer segments."""
     monkeypatch.setattr(measurements, "_DYNAMIC", {"steps": 20, "segments": 5})
 
 
 @pytest.fixture(scope="session")
 def classifier(tmp_path_factory):
-    """Path of a saved classifier that nobody has trained."""
+    """Saves an untrained classifier; returns the path."""
     path = tmp_path_factory.mktemp("classifier") / "pairs.keras"
     memlm_keras.EntailmentClassifier.from_preset(
         "weissenborn2016/lstm_attention",

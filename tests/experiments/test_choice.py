@@ -1,5 +1,5 @@
-"""Tests of the choice for a text of one's own, and of the comparison of a
-finished run with counting."""
+"""Tests the choice of a preset for a text, and the comparison of a finished run
+with n-gram models."""
 
 import pathlib
 import re
@@ -37,7 +37,7 @@ PIECES = ("▁the", "▁old", "▁ma", "n", "▁sa", "w", "▁a", "▁se", "a")
 
 @pytest.fixture
 def novel(folder):
-    """A text of 80 lines with punctuation, as novels have."""
+    """Writes a text of 80 lines with punctuation, like a novel."""
     path = folder / "novel.txt"
     write_lines(path, [f"{line}, he said." for line in sentences(80)])
     return path
@@ -56,7 +56,7 @@ def test_what_is_given_is_kept(novel):
 
 
 class Corpus(NamedTuple):
-    """The part of a corpus that a choice reads."""
+    """A corpus with only the attributes that the choice reads."""
 
     tokens: int
     words: int
@@ -153,13 +153,13 @@ def test_the_script_of_a_text_decides_how_words_are_split(folder):
     choice = choose_preset(str(folder / "notes.txt"))
     assert choice.options["tokenize"] == "characters"
     assert "few spaces" in choice.reasons[0]
-    # A paper's row is read as it was told.
+    # For a paper's preset, the user must choose the tokenization.
     with pytest.raises(ValueError, match="--tokenize=characters"):
         choose_preset(str(folder / "notes.txt"), "key_value_predict")
 
 
 def test_the_training_text_decides_how_words_are_split(tmp_path):
-    """Not the test text, whose name is first in the alphabet, nor blanks."""
+    """Neither blank lines nor the test text, whose name comes first, decide."""
     for split, line in {"test": "a , b .", "train": "今天天气很好。"}.items():
         (tmp_path / split).mkdir()
         text = "\n" * 1200 + f"{line}\n" * 9
@@ -181,7 +181,7 @@ def test_a_papers_row_is_fitted_to_a_text(novel):
     assert experiment.preset["units"] < published.preset["units"]
     assert experiment.settings["batch_size"] < published.settings["batch_size"]
     assert choice.options["learning_rate"] == 0.003
-    # Adam of this package, and that of Keras.
+    # The presets already use an Adam, this package's or Keras' own.
     other = choose_preset(str(novel), "weissenborn2016/gru_language_model")
     assert not {"optimizer"} & {*choice.options, *other.options}
 
@@ -220,17 +220,17 @@ def test_training_without_the_name_of_a_preset(memlm, novel, folder):
         *("Kneser-Ney with a cache", "dynamic evaluation", "It writes:"),
     ):
         assert said in told.out
-    # The comparison has told it.
+    # The comparison has printed this result.
     assert "dynamic, test:" not in told.out
-    # An LSTM has no attention to draw.
+    # An LSTM without a memory has no attention.
     assert "memlm generate" in told.out and "memlm attention" not in told.out
-    # Nor are five other words enough for English.
+    # Few English words do not make a text English.
     assert "memlm/english" not in told.out
     assert (run / "curve.png").read_bytes().startswith(b"\x89PNG")
     again = memlm(*command)
     assert "finished, and is not trained again" in again.out
     assert "Kneser-Ney with a cache" in again.out
-    # The typed-out command is the same run.
+    # The printed command, with all flags, finds the same run.
     experiment = Experiment(**RunFolder(run).recipe())
     assert experiment.settings["dropout"] == results_of(run)["dropout"]
 
@@ -264,7 +264,7 @@ def test_commands_that_are_proposed_are_accepted(memlm, folder, flags):
 def test_wrong_flags_are_refused_before_a_choice(memlm, novel, flag, preset):
     told = memlm("train", *preset, "--dataset=novel.txt", flag, status=2)
     assert "Chosen" not in told.out
-    # Whether it has noise is asked when the text is read.
+    # Only `--samples` is checked after the text is read.
     assert not told.out or flag == "--samples=2"
     assert flag.strip("-").partition("=")[0] in told.err
 
@@ -290,14 +290,14 @@ def test_a_trained_model_is_named_where_the_text_is_english(memlm, folder):
     flags = ("--epochs=1", "--verbose=2", "--nocompare")
     told = memlm("train", "--dataset=ships.txt", *flags)
     assert "memlm train memlm/english --dataset=ships.txt" in told.out
-    # It has not read text that was prepared.
+    # Text in the prepared form of corpora is not like the English model's text.
     write_lines(folder / "ships.txt", lines)
     assert not choose_preset("ships.txt").is_english
 
 
 @pytest.fixture
 def mine(folder):
-    """A trained model in `presets/mine/small`, for the text of `folder`."""
+    """Saves a model with the text's vocabulary to `presets/mine/small`."""
     words = memlm_keras.data.load_text(folder / "text/train.txt").vocabulary
     sizes = {"units": 8, "embedding_dim": 6, "dropout": 0.2}
     model = LM.from_preset("memlm/small", vocabulary=words, **sizes)
@@ -426,7 +426,7 @@ def test_pieces_that_cannot_be_counted(memlm, refused, folder):
 
 @pytest.fixture
 def compared(folder):
-    """An experiment, its model, and the comparison of both."""
+    """Returns an experiment, its model, and their comparison."""
     write_lines(folder / "text.txt", sentences(120))
     experiment = Experiment(
         "daniluk2017/lstm", str(folder / "text.txt"), scale=0.02, batch_size=4
@@ -498,7 +498,7 @@ def test_the_output_layer_reads_a_text_once(compared, monkeypatch):
             assert found[split][name] == pytest.approx(value, rel=1e-5)
     plain = memlm_keras.evaluation.perplexity(model, batches, verbose=0)
     assert measured == pytest.approx(plain.loss, rel=1e-5)
-    # Of another model, none is known.
+    # Scores of another model are not reused.
     scores, weights = experiment.scores(cached, "test")
     assert -np.sum(scores * weights) == pytest.approx(expected.loss, rel=1e-5)
 
@@ -509,7 +509,7 @@ def test_words_that_were_gained_most():
     words = np.array([sea] * 4 + [man] * 3 + [old] * 2 + [the] * 9)
     bits = np.array([1.0] * 4 + [2.0] * 3 + [9.0] * 2 + [0.04] * 9)
     found = comparison._gained(vocabulary, words, np.log(2) * bits)
-    # `old` is too rare to say anything, and `the` gains nothing to speak of.
+    # `old` is too rare to be listed, and `the` gains too little.
     assert [word for word, *_ in found] == ["man", "sea"]
     assert [count for _, count, _ in found] == [3, 4]
     assert [bits for *_, bits in found] == pytest.approx([2.0, 1.0])

@@ -62,7 +62,7 @@ def test_from_text_to_a_model_that_serves(memlm, refused, folder):
     names = "attention.png checkpoint.npz config.json log.csv results.json "
     names += "mean_attention.png model.keras"
     assert {path.name for path in run.iterdir()} >= {*names.split()}
-    # What it tells to type next can be typed.
+    # The commands that the program suggests are valid.
     typed = re.findall(r"^  memlm (\w+) (\S+)", told.out, re.M)
     assert [verb for verb, _ in typed] == ["generate", "attention", "export"]
     for verb, path in typed[:2]:
@@ -87,7 +87,7 @@ def test_from_text_to_a_model_that_serves(memlm, refused, folder):
     lines = told.out.split()
     assert told.status == 0 and "2 sentences:" in told.out
     assert lines[0] == "the" and float(lines[1]) < 0
-    # The model alone is enough.
+    # A model file without its run folder is enough.
     shutil.copy(run / "model.keras", folder / "alone.keras")
     told = memlm("score", "alone.keras", "the man")
     assert told.out.split()[:2] == lines[:2]
@@ -115,7 +115,7 @@ def test_surprisals_of_a_file(memlm, refused, run, folder):
     assert memlm("surprisal", run, "stimuli.txt", *flags).out == ""
     header, first, *rest = (folder / "words.tsv").read_text().splitlines()
     assert "entropy_reduction_nats" in header
-    # Both sentences begin alike.
+    # Both sentences begin in the same way.
     assert first.split("\t")[4] == rest[2].split("\t")[4]
 
     _, learned = table(run, "stimuli.txt", "--rate=0.5")
@@ -127,7 +127,7 @@ def test_surprisals_of_a_file(memlm, refused, run, folder):
     memlm("train", "kneser_ney_2", "--dataset=text")
     (counts,) = (folder / "runs").glob("*kneser*")
     _, counted = table(counts, "stimuli.txt")
-    # Lines stand for themselves.
+    # An n-gram model reads lines independently.
     assert counted == table(counts, "stimuli.txt", "--reset")[1]
 
     (folder / "empty.txt").write_text("\n")
@@ -162,7 +162,7 @@ def test_surprisals_of_documents_are_divided(memlm, run, folder):
     assert rows == alone
     assert memlm("surprisal", run, *paths).out == told.out
 
-    # The number of a part has the digits of the last.
+    # Part numbers in file names have as many digits as the last number.
     joined = []
     for part in range(1, 4):
         flags = ("--out=out/words.tsv", f"--shard={part}/3")
@@ -181,7 +181,7 @@ def test_surprisals_of_documents_are_divided(memlm, run, folder):
     told = memlm("surprisal", run, *paths, *paths, *flags)
     assert (folder / "words-05-of-10.tsv").read_text().count("texts/4.txt") == 7
 
-    # What a document teaches is forgotten before the next.
+    # The evaluator resets its weights before each document.
     flags = ("--rate=0.5", "--reset")
     _, *learned = memlm("surprisal", run, *paths, *flags).out.splitlines()
     _, *last = memlm("surprisal", run, paths[-1], *flags).out.splitlines()
@@ -352,7 +352,7 @@ def test_minimal_pairs(memlm, refused, run, folder):
     assert "--published has no accuracy of these paradigms." in told.out
     assert "| lstm |" not in told.out
 
-    # Another seed of the setting, and one without a run folder.
+    # Compare with another seed, and with a trained model without a run folder.
     other = run.with_name(run.name.replace("seed0", "seed1"))
     shutil.copytree(run, other)
     config = json.loads((other / "config.json").read_text())
@@ -426,13 +426,13 @@ def test_a_command_given_twice_destroys_nothing(train, run, folder):
     assert before == {path: path.stat().st_mtime_ns for path in run.iterdir()}
     (run / "model.keras").rename(folder / "elsewhere.keras")
     assert "missing. Put it back, or" in train("daniluk2017/lstm").out
-    # More epochs go on with what is there.
+    # With more epochs, the run continues.
     told = train("daniluk2017/lstm", epochs=2)
     assert "Going on" in told.out and results_of(run)["epochs"] == 2
     told = train("daniluk2017/lstm", "--overwrite")
     assert results_of(run)["epochs"] == 1
     assert results_of(run.with_name(f"{NAME}-old1"))["epochs"] == 2
-    # Other settings have a folder of their own.
+    # A run with other settings has its own folder.
     train("daniluk2017/lstm", "--learning_rate=0.5")
     assert len(list((folder / "runs").iterdir())) == 3
 
@@ -576,7 +576,7 @@ def test_flags_without_a_value():
 
 @pytest.fixture
 def without_keras(folder):
-    """Starts a process that importing Keras ends."""
+    """Runs a command in a process that importing Keras would end."""
 
     def call(*arguments):
         for name in ("keras", "tensorflow"):
@@ -638,7 +638,7 @@ matrix = np.ones((2, 2), "float32")
 assert np.all(keras.ops.convert_to_numpy(matrix @ matrix) == 2)
 print(process.provenance()["backend"].split()[0])
 """
-# How each backend says its precision.
+# Expression for the precision of each backend.
 _SAID = {
     "jax": "sys.modules['jax'].config.jax_default_matmul_precision",
     "tensorflow": "sys.modules['tensorflow'].config.experimental"
@@ -656,7 +656,7 @@ def test_the_precision_of_matrix_products():
 
 
 def test_a_run_names_its_precision(train, refused, folder, monkeypatch):
-    # A name that the environment has before is restored after the test.
+    # Set the variable, so that monkeypatch restores it after the test.
     monkeypatch.setenv("MEMLM_MATMUL_PRECISION", "tensorfloat32")
     train("daniluk2017/lstm", "--matmul_precision=float32")
     run = folder / "runs" / NAME
@@ -680,7 +680,7 @@ def test_presets_are_listed_with_their_parameters(memlm):
     told = memlm("presets", "tran2016/rm*", "--vocabulary_size=500")
     paper, *lines = told.out.splitlines()[2:]
     assert paper.startswith("Tran et al. (2016), Recurrent Memory Networks")
-    # Trained models follow after an empty line.
+    # Trained models are listed after an empty line.
     lines = lines[: lines.index("")] if "" in lines else lines
     lines = dict(line.split(maxsplit=1) for line in lines)
     assert "tran2016/rmr_tm_linear" in lines and len(lines) == 8
@@ -741,7 +741,7 @@ def test_own_pairs(memlm, folder):
     told = memlm("evaluate", run, "--dataset=other.tsv")
     assert "validation" not in told.out
     assert "All 9 pairs of other.tsv are for test." in told.out
-    # In another order than the corpus would have them.
+    # Columns and keys are in another order than in the corpus.
     (folder / "new.csv").write_text('sentence1;sentence2\na dog;the "sun\n')
     (folder / "new.jsonl").write_text(
         '{"id": 7, "premise": "a", "hypothesis": "b", "label": null}\n'
@@ -850,7 +850,7 @@ def test_freed_memory_is_used_again():
 
     _keep_memory()
     faults(1)
-    # The arrays have 4 * 4096 pages.
+    # Without reuse of memory, the arrays would fault 4 * 4096 pages.
     assert faults(5) < 4096
 
 
@@ -871,5 +871,5 @@ for _ in range(5):
     torch.ones(2**24)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
-    # The arrays have 5 * 16384 small pages.
+    # With small pages, the arrays would fault 5 * 16384 pages.
     assert int(python("-c", script).out) < 16384

@@ -1,4 +1,4 @@
-"""`memlm evaluate`, and what runs without a model are told."""
+"""Tests `memlm evaluate`, and its errors for runs without a model."""
 
 import json
 import math
@@ -62,7 +62,7 @@ def test_verbose_0_prints_results_alone(memlm, folder):
 def test_a_model_without_its_run_folder(memlm, refused, run, folder):
     shutil.copy(run / "model.keras", folder / "alone.keras")
     told = memlm("evaluate", "alone.keras", "--dataset=text")
-    # The output is no terminal, which could draw a bar.
+    # The output is not a terminal, so there is no progress bar.
     assert "/step" in told.out and "\r" not in told.out
     assert "it reads the text as a single stream" in told.out
     for split in ("validation", "test"):
@@ -172,13 +172,13 @@ def test_the_closing_lines(memlm, train, folder, few_segments, monkeypatch):
 
     monkeypatch.setattr(measurements, "_choose_cache", counted)
     told = train("daniluk2017/lstm", "--dynamic", "--cache_size=9")
-    # Dynamic evaluation with a cache has the one that was chosen before.
+    # Dynamic evaluation with a cache uses the cache that was chosen before.
     assert len(choices) == 1
     closing = told.out.partition("; best of 1 epochs")[2]
     for key in ("cache", "dynamic", "dynamic_with_cache"):
         for split in ("validation", "test"):
             assert f"\n{key}, {split}: perplexity " in closing
-    # What an earlier command asked for is kept, and not told of.
+    # The results of an earlier command are kept, but not printed.
     told = memlm("evaluate", folder / "runs" / NAME, "--dynamic", "--verbose=0")
     assert "dynamic, test: perplexity" in told.out
     assert "cache" not in told.out
@@ -227,7 +227,7 @@ def test_a_chosen_cache_is_kept(memlm, train, folder):
     assert "\ndynamic_with_cache, test" in told.out
     both = results_of(run)["dynamic_with_cache"]
     assert both["size"] == results_of(run)["cache"]["size"] == 9
-    # The comparison is printed as after training.
+    # `--compare` prints the comparison that training prints.
     told = memlm("evaluate", run, "--compare", "--dynamic", "--verbose=0")
     assert "Kneser-Ney with a cache" in told.out, told.err
     assert "this model, both" in told.out

@@ -1,4 +1,4 @@
-"""Experiments in Python: datasets, settings, measures and pictures."""
+"""Tests experiments in Python: datasets, settings, measures and pictures."""
 
 import copy
 import pathlib
@@ -75,7 +75,7 @@ def test_one_file_is_split_as_load_text_does(folder, capsys):
     told = capsys.readouterr().out
     assert told.startswith(f"{same.description}\nThe vocabulary has 8 words")
     assert "1 to 75 are train" in told and "80 to 83 are test" in told
-    # Its only word that stands there once.
+    # `whale` is the only word that occurs once.
     assert "whale" not in corpus.vocabulary
     assert corpus.name == "mine"
     kept = Experiment("daniluk2017/lstm", "mine.txt", minimum_count=1)
@@ -238,7 +238,7 @@ def test_sentence_completion_by_a_bidirectional_model(folder):
     texts = [
         ("the {} sea", ("old", "man", "saw", "a", "the"), 0),
         ("a man {} the sea", ("saw", "old", "sea", "a", "the"), 0),
-        # No candidate is a word of the text.
+        # No candidate of this question occurs in the text.
         ("the {} man", ("tall", "wide", "thin", "kind", "mute"), 0),
     ]
     for path, text in zip(measures.values(), machine_form(texts)):
@@ -400,7 +400,7 @@ def test_a_model_of_frequencies_is_told_of(folder, capsys):
     counts.fit(corpus.train, verbose=0)
     frequencies = counts.perplexity(corpus.test, verbose=0).perplexity
     assert f"which have a perplexity of {frequencies:.1f} on" in told
-    # A size of batches was given, and the last epoch is the best.
+    # The batch size was given by the user, and the last epoch is the best.
     flags = "--halve, a larger --initial_range"
     assert f"Try {flags} or more --epochs." in told
     for share, said in ((0.5, ""), (0.9, "little better"), (1.1, "worse")):
@@ -421,13 +421,14 @@ FIXED = {"halve": False, "batch_size": 5}
 @pytest.mark.parametrize(
     "preset, chosen, typed, best, compared, advice",
     [
-        # Adam already; what the rule chose waits for the end of training.
+        # The preset uses Adam; advice on chosen settings waits until training
+        # ends.
         ("daniluk2017/lstm", {"halve": True}, "", 2, False, "more --epochs"),
         ("daniluk2017/lstm", {"halve": True}, "", 2, True, None),
         (OWN, {}, "", 1, False, "a smaller --batch_size or a larger"),
         (OWN, {}, "--learning_rate=9", 2, False, "a larger --learning_rate or"),
         (MEMN, {}, "--halve", 1, True, "--optimizer=adam, a smaller"),
-        # Given, and none that the rule chose.
+        # The user gave these settings, so the rule chose none of them.
         (MEMN, FIXED, "--nohalve --batch_size=5", 2, True, f"{ADAM} or a larg"),
     ],
 )

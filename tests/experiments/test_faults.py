@@ -1,4 +1,4 @@
-"""Faults of machines and people, and what is left of a run after them."""
+"""Tests faults of machines and users, and the state of a run afterwards."""
 
 import json
 import os
@@ -51,13 +51,13 @@ def test_a_run_folder_is_used_by_one_process(memlm, run):
 
 
 def named(pid):
-    """Pids of the children of a process, by their command lines."""
+    """Returns a dict from the command lines of child processes to their ids."""
     pids = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return {pathlib.Path(f"/proc/{p}/cmdline").read_text(): p for p in pids}
 
 
 def has_ended(pid):
-    """Whether a process has ended, even if nobody has asked how."""
+    """Returns whether a process has ended, even as a zombie."""
     try:
         return ") Z" in pathlib.Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -94,7 +94,7 @@ def test_nobody_works_on_after_kill_9(words, child, folder):
     started.kill()
     started.wait()
     wait_until(lambda: has_ended(pid))
-    # It was ended, and is not through.
+    # The process was stopped before it had finished.
     assert not list(folder.rglob("saved_model.pb"))
     for run in (folder / "runs").glob("*/config.json"):
         with files.hold(run.parent):
@@ -117,8 +117,8 @@ def test_a_run_without_pictures_is_not_finished(fails, experiment, monkeypatch):
 
 
 def mutations(values):
-    """Yields copies of an object, each with one value of another type, or none,
-    and the names of the value."""
+    """Yields copies of a JSON object in which one value is missing or has
+    another type, and the path of keys to this value."""
     for name, value in values.items():
         rest = {k: v for k, v in values.items() if k != name}
         yield rest, (name,)
@@ -130,7 +130,7 @@ def mutations(values):
 
 
 def use_run(path):
-    """Reads the files of a run as all commands do."""
+    """Reads all files of a run in the ways of the commands."""
     opened = open_run(path)
     folder = opened.folder
     assert folder.kind and folder.recipe()
@@ -147,7 +147,7 @@ def use_run(path):
 
 
 def use_trained(path):
-    """Reads the files of a trained model as all commands do."""
+    """Reads all files of a trained model in the ways of the commands."""
     describe_trained(str(path))
     opened = open_run(path)
     facts_of(opened)
@@ -157,7 +157,7 @@ def use_trained(path):
 
 
 class Loaded(Exception):
-    """A model would be made now."""
+    """Raised instead of making a model."""
 
 
 def load(config):
@@ -215,7 +215,7 @@ def test_a_damaged_log_is_mended_or_named(version, log, mended, experiment):
     run = RunFolder("run")
     (row,) = run.log()
     if version == "1.0":
-        # Its checkpoints had no rows of the log.
+        # Checkpoints of version 1.0 did not contain the rows of the log.
         saved = checkpoint.read(run.checkpoint)
         meta = saved.pop("meta")
         for _, state in meta["callbacks"]:
@@ -244,7 +244,7 @@ def test_a_run_of_a_version_with_other_defaults(folder):
 
 
 def test_a_run_of_1_0_goes_on_with_its_other_words(folder):
-    """That version wrote no kind of model, and its presets had means."""
+    """Version 1.0 saved no kind of model, and its presets used `"mean"`."""
     arguments = {"scale": 0.02, "batch_size": 4, "output_bias": True}
     experiment = Experiment("kong2019/vs_kneser_ney_512", "text", **arguments)
     experiment.run("run", epochs=1, verbose=0)
@@ -262,7 +262,8 @@ def test_a_run_of_1_0_goes_on_with_its_other_words(folder):
 @pytest.mark.backend
 @pytest.mark.parametrize("preset", ["daniluk2017/lstm", "memlm/small"])
 def test_divergence_is_one_line(preset, memlm, folder):
-    """Whether a processor gives NaN, infinity or a large number."""
+    """A diverged loss may be NaN, infinite or large, depending on the
+    processor."""
     command = ("train", preset, "--dataset=text", *SMALL)
     told = memlm(*command, "--learning_rate=1e6", "--epochs=3", status=1)
     assert "Try" not in told.out

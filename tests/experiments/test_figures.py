@@ -1,4 +1,4 @@
-"""The picture of a run's epochs."""
+"""Tests the picture of a run's epochs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Signals whose exceptions are lost are raised again."""
+"""Tests that a signal is raised again if its exception is lost."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ class Signals:
 
     def __del__(self):
         os.kill(os.getpid(), signal.SIGTERM)
-        # The signal is handled before this ends.
+        # Python handles the signal during this sleep.
         time.sleep(0.01)
 
 
@@ -55,7 +55,8 @@ def test_a_lost_signal_raises_again(monkeypatch):
                 time.sleep(60)
             except process.Interrupted:
                 happened.append("raised again")
-                # What is left behind in order is let alone.
+                # An exception that is already being handled is not raised
+                # again.
                 time.sleep(0.5)
                 happened.append("left")
                 raise
@@ -70,7 +71,7 @@ def test_a_signal_where_an_archive_is_written(tmp_path):
     with pytest.raises(process.Interrupted) as received:
         with process.signals_raise():
             with zipfile.ZipFile(tmp_path / "archive.zip", "w") as archive:
-                # Left open, it makes closing the archive an error.
+                # An open member makes closing the archive raise an error.
                 member = archive.open("member", "w")
                 member.write(b"half")
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -96,10 +97,10 @@ def test_a_signal_where_an_archive_is_written(tmp_path):
 def test_an_interrupted_run_keeps_its_batches(
     split, number, signals, step, memlm, folder, monkeypatch
 ):
-    """A second signal does not wait, and is lost here: it may come where Keras
-    catches every error."""
+    """A second signal raises at once; its exception is lost here, since Keras
+    may be at a place that catches every error."""
     monkeypatch.setattr(process, "_AGAIN_AFTER", 1000)
-    # A background process of a shell ignores SIGINT.
+    # Shells start background processes with SIGINT ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     convert, calls = python_utils.pythonify_logs, []
 

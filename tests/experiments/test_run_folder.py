@@ -13,7 +13,7 @@ SETTINGS = {"preset": "a/b", "lengths": (3, 4), "seed": 0}
 
 @pytest.fixture
 def run(tmp_path):
-    """A run that was begun."""
+    """Returns the folder of a new run."""
     run = RunFolder(tmp_path / "run")
     assert run.open(SETTINGS) == "new"
     run.write_config(SETTINGS, {"preset": "a/b"}, "LanguageModel")
@@ -33,7 +33,7 @@ def test_states_of_a_run(run):
     finish(run)
     assert run.open(SETTINGS) == "finished"
     assert run.open(SETTINGS, epochs=6) == "interrupted"
-    # Patience had ended; with more of it, it goes on.
+    # The run ended by its patience, and continues with a larger patience.
     finish(run, best_epoch=3)
     assert run.open(SETTINGS, epochs=6) == "finished"
     assert run.open(SETTINGS, epochs=6, patience=3) == "interrupted"

@@ -1,4 +1,5 @@
-"""`memlm` runs without TensorFlow, and does not import it needlessly."""
+"""Tests that `memlm` runs without TensorFlow, and does not import TensorFlow
+needlessly."""
 
 import os
 import pathlib
@@ -13,8 +14,8 @@ from memlm_keras import serving
 from memlm_keras.data import vocabulary
 from memlm_keras.serving.exported import ServedModel
 
-# Python runs it first: it hides packages, and tells at the end which of the
-# large ones were imported.
+# Python runs this module first. The module hides packages, and prints at the
+# end which large packages were imported.
 SITE = """
 import atexit, os, sys
 from importlib.machinery import PathFinder
@@ -38,7 +39,7 @@ BACKENDS = pytest.mark.parametrize("backend", ["jax", "torch"])
 
 @pytest.fixture
 def alone(folder):
-    """`alone(backend, *arguments)`: what a process of `memlm` printed."""
+    """`alone(backend, *arguments)`: runs `memlm` in a process of its own."""
     (folder / "sitecustomize.py").write_text(SITE)
 
     def call(backend, *arguments, hidden=ABSENT, late="", status=0):
@@ -112,7 +113,7 @@ def test_tensorflow_finds_what_it_imports_and_does_not_log(folder):
 
 
 def test_compiled_functions_of_keras_draw_as_they_do(folder):
-    """Although PyTorch's compiler was hidden from Keras' import."""
+    """Hiding PyTorch's compiler while Keras is imported does no harm."""
     program = """
 import sys
 sys.argv = ["memlm"]

@@ -1,4 +1,4 @@
-"""The package works without any one of the folders of `integrations`."""
+"""Tests that the package works without one of the folders in `integrations`."""
 
 import importlib.metadata
 import pathlib
@@ -13,7 +13,7 @@ import memlm_keras
 from memlm_keras import formats
 
 ROOT = pathlib.Path(memlm_keras.__file__).parent
-# Modules of other formats may need packages that are not installed.
+# Ignore missing packages, which modules of other formats may need.
 SCRIPT = """
 import importlib
 import pkgutil

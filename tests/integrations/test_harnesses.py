@@ -1,4 +1,5 @@
-"""Scores of programs that know models of `transformers` alone, beside ours."""
+"""Compares scores from programs for `transformers` models with this
+package's."""
 
 import importlib.util
 import json
@@ -20,7 +21,7 @@ ROWS = 32
 
 @pytest.fixture(scope="module")
 def pairs():
-    """Pairs of sentences of common words, some with punctuation."""
+    """Makes pairs of sentences with common words, some with punctuation."""
     words = "The of and to a, in was he that's it Her with as had.".split()
     random = np.random.default_rng(1)
     orders = [
@@ -37,7 +38,7 @@ def lm():
 
 @pytest.fixture(scope="module")
 def ours(lm, pairs):
-    """Sums of our own, float64 `(pairs, 2)`."""
+    """Returns this package's scores of the pairs, float64 `(pairs, 2)`."""
     result = memlm.linguistics.minimal_pairs(lm, pairs)
     return np.stack([result.good, result.bad], axis=1)
 
@@ -51,7 +52,7 @@ def wrapped(lm):
 
 
 def batches(pairs):
-    """Lists of sentences, the good and the bad one of a pair in turn."""
+    """Yields batches of sentences, alternately good and bad."""
     sentences = [pair[name] for pair in pairs for name in SENTENCES]
     for begin in range(0, len(sentences), ROWS):
         yield sentences[begin : begin + ROWS]
@@ -80,7 +81,7 @@ def test_minicons(wrapped, pairs, ours):
 
 
 def write_task(folder, pairs):
-    """Writes BLiMP's task of lm-evaluation-harness, of local pairs."""
+    """Writes lm-evaluation-harness' task BLiMP with the given pairs."""
     package = pathlib.Path(importlib.util.find_spec("lm_eval").origin).parent
     data = folder / "pairs.jsonl"
     data.write_text("\n".join(map(json.dumps, pairs)), encoding="utf-8")
@@ -127,6 +128,6 @@ def test_lm_evaluation_harness(lm, pairs, ours, tmp_path):
     )
     (results,) = (tmp_path / "results").rglob("results_*.json")
     accuracy = json.loads(results.read_text())["results"]["blimp_pairs"]
-    # A tie is right there.
+    # lm-evaluation-harness counts a tie as correct.
     right = ours[:, 0] >= ours[:, 1]
     assert accuracy["acc,none"] == pytest.approx(right.mean())

@@ -1,4 +1,4 @@
-"""Models of `transformers` that read as ours do."""
+"""Compares exported models of `transformers` with this package's models."""
 
 import itertools
 
@@ -25,14 +25,14 @@ from safetensors.torch import save_file  # noqa: E402
 
 from memlm_keras.integrations.huggingface import modeling as huggingface  # noqa: E402
 
-# The library takes ten seconds to import.
+# Importing `transformers` takes ten seconds.
 pytestmark = [pytest.mark.slow, pytest.mark.backend("torch")]
 
 TEXTS = ["w3 w1 w4 w1 nowhere", "w5", "w9 w2 w6 w5 w3 w5 w8 w9"]
 
 
 def sums(lm, texts, vocabulary=None):
-    """Log-probability of the words of each text, without its end."""
+    """Sums the log-probabilities of each text's words, without its end."""
     measured = lm.surprisal(texts, vocabulary, unit="nats", reset=True)
     ends = np.flatnonzero(np.diff(measured.sentence, append=0))
     words = np.delete(measured.surprisal, ends)
@@ -41,7 +41,7 @@ def sums(lm, texts, vocabulary=None):
 
 
 def sums_of(model, batch, **arguments):
-    """The same from the logits of a model of `transformers`."""
+    """Computes the result of `sums` from a `transformers` model's logits."""
     logits = model(**batch, **arguments).logits.detach()
     log_probabilities = logits.double().log_softmax(dim=-1)
     found = []
@@ -148,7 +148,7 @@ def test_padding_may_be_anywhere_and_of_any_id(wrapped):
         alone = model(ids[row, kept][None]).logits[0]
         torch.testing.assert_close(logits[row, kept], alone)
         assert not logits[row, ~kept].any()
-    # Of one id it is known without a mask.
+    # The padding id itself marks padding, so a mask is optional.
     batch = encode(tokenizer)
     assert tokenizer.pad_token_id == V
     logits = model(batch.input_ids).logits
@@ -286,10 +286,10 @@ def test_ids_are_ours(wrapped):
     ids = VOCABULARY.encode(TEXTS[0]).tolist()
     assert tokenizer(TEXTS[0], add_special_tokens=False).input_ids == ids
     assert tokenizer(TEXTS[0]).input_ids == [0, *ids]
-    # Programs that put the token before a text themselves.
+    # Some programs add the first token to the text themselves.
     assert tokenizer("<eos>" + TEXTS[0]).input_ids == [0, *ids]
     assert tokenizer.decode([0, *ids]) == VOCABULARY.detokenize([0, *ids])
-    # A part of a text begins with a space.
+    # Decoding ids from the middle of a text begins with a space.
     assert tokenizer.decode(ids) == " " + VOCABULARY.detokenize(ids)
     text = tokenizer.decode([0, *ids], skip_special_tokens=True)
     assert text.startswith("w3")

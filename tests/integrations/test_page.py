@@ -1,4 +1,4 @@
-"""The exported page in a browser, Chromium without a window."""
+"""Tests the exported page in a browser, headless Chromium."""
 
 import functools
 import http.server
@@ -18,7 +18,7 @@ pytest.importorskip("tf2onnx")
 webdriver = pytest.importorskip("selenium.webdriver")
 
 MARKUP = "<img/src=x/onerror=document.title=1>"
-# A word of the vocabulary is markup too, and the last word is unknown.
+# Two words of the vocabulary are markup; the text ends with an unknown word.
 WORDS = ["word_1", "word_2", "<b>word</b>", "word_3", MARKUP, "word_4"]
 TEXT = f"word_1 <b>word</b> word_3 word_2 {MARKUP} word_1\nword_4 other"
 
@@ -52,7 +52,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def addresses(folder):
-    """The page from `python -m http.server`, and as a file."""
+    """Yields the page's addresses: from a local HTTP server, and as a file."""
     server = http.server.ThreadingHTTPServer(
         ("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder))
     )
@@ -82,7 +82,8 @@ def browser():
 
 
 def opened(browser, address, width=1280):
-    """Opens a page of a width, and waits for its first answer."""
+    """Opens the page in a window of width `width`; waits for the first
+    answer."""
     size = {"height": 900, "deviceScaleFactor": 1, "mobile": False}
     command = "Emulation.setDeviceMetricsOverride"
     browser.execute_cdp_cmd(command, {"width": width, **size})
@@ -137,12 +138,12 @@ def test_numbers_are_those_of_the_model(scheme, browser, addresses, lm):
         for button in found(browser, "#next button")
     ]
     assert shown == lm.vocabulary.decode(best)
-    # Of three slots, the first held the end of the sentence before.
+    # The attention on the page has the model's weights in descending order.
     weights = lm.attention(ids)[0, -1]
     drawn = numbers(browser, "#attention li", "data-weight")
     expected = sorted(weights, reverse=True)
     np.testing.assert_allclose(drawn, expected, atol=1e-3)
-    # Markup is shown, and not run.
+    # The page shows markup as text and does not run it.
     assert [e.text for e in found(browser, "#words button")] == words
     assert found(browser, "#name")[0].text == browser.title == "small<b>"
     assert not found(browser, "img, b")
@@ -166,12 +167,12 @@ def test_the_keyboard_is_enough(browser, addresses):
     opened(browser, addresses["http"])
     press(browser, "word_1 word_2")
     wait(browser, lambda: len(found(browser, "#words button")) == 2)
-    # Sampler, temperature, length, the button.
+    # The keys move over sampler, temperature and length to the button.
     press(browser, Keys.TAB, "d", Keys.TAB, Keys.TAB, Keys.TAB, Keys.ENTER)
     wait(browser, lambda: len(text_of(browser)) > len("word_1 word_2"))
     wait(browser, lambda: found(browser, "#continue:enabled"))
     written = text_of(browser)
-    # The most probable tokens, of which some button writes one.
+    # The next key press is on a button that adds a probable token.
     press(browser, Keys.TAB, Keys.ENTER)
     wait(browser, lambda: text_of(browser) != written)
     wait(browser, lambda: found(browser, "#words button[tabindex='0']"))
@@ -195,7 +196,7 @@ def test_greedy_continuation_is_that_of_the_model(browser, addresses, lm):
     found(browser, "#continue")[0].click()
     wait(browser, lambda: len(text_of(browser).split()) > 1)
     wait(browser, lambda: found(browser, "#continue:enabled"))
-    # The page reads the end of a sentence first.
+    # The page first reads an end of a sentence.
     expected = lm.generate(
         np.append(0, lm.vocabulary.encode("word_1")),
         max_length=32,

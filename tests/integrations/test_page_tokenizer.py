@@ -1,4 +1,4 @@
-"""The page's tokenizer in JavaScript, against that of each vocabulary."""
+"""Compares the page's JavaScript tokenizer with each vocabulary's tokenizer."""
 
 import functools
 import importlib.resources
@@ -41,7 +41,7 @@ console.log(JSON.stringify({encoded, written}));
 
 
 def pieces(model_type, **options):
-    """A SentencePiece vocabulary of the kind, trained on a few lines."""
+    """Trains a SentencePiece vocabulary of type `model_type` on a few lines."""
     trainer = pytest.importorskip(
         "sentencepiece", reason="it trains the models of these tests"
     )
@@ -109,7 +109,7 @@ VOCABULARIES = {
 
 @functools.cache
 def texts():
-    """The strings, the same for each vocabulary."""
+    """Returns the strings to tokenize, the same for each vocabulary."""
     found = []
     part = strategies.one_of(
         strategies.text(max_size=6),
@@ -133,7 +133,8 @@ def texts():
 
 
 def on_page(vocabulary, texts):
-    """Ids of texts in JavaScript, and the texts of known ids."""
+    """Returns the ids of texts in JavaScript, and the texts decoded from known
+    ids."""
     facts = web.vocabulary_facts(vocabulary)
     folder = importlib.resources.files("memlm_keras.integrations.web")
     script = folder / "page" / "tokenizer.js"

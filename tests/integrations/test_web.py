@@ -1,4 +1,4 @@
-"""A page that runs a language model in a browser."""
+"""Tests the export of a page that runs a language model in a browser."""
 
 import json
 
@@ -17,7 +17,7 @@ onnx = pytest.importorskip("onnx")
 pytest.importorskip("tf2onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 
-# Other backends write by TensorFlow, in a process of its own.
+# On other backends, a TensorFlow process writes the page.
 pytestmark = pytest.mark.backend("tensorflow")
 
 FILES = {*web.PAGE, *web.ENGINE, web.MODEL, web.FACTS, web.PACKED}
@@ -26,7 +26,7 @@ ENGLISH = "memlm/english"
 
 @pytest.fixture(scope="module")
 def engine():
-    """The archive of the engine, or a skipped test."""
+    """Returns the engine's archive; skips the test without a connection."""
     try:
         return web.fetch_engine()
     except ConnectionError as error:
@@ -45,14 +45,15 @@ def page(model, engine, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def english(engine, tmp_path_factory):
-    """The page of the English model, whose weights are stored as int8."""
+    """Exports the page of the English model with int8 weights."""
     lm = memlm.LanguageModel.from_preset(ENGLISH)
     path = tmp_path_factory.mktemp("web") / "english"
     return export(lm, path, format="web", quantize="int8")
 
 
 def worst_difference(lm, page, steps):
-    """Largest difference of log-probabilities and attention from `lm`."""
+    """Returns the page's largest difference from `lm`, in log-probabilities and
+    attention."""
     engine = onnxruntime.InferenceSession(str(page / web.MODEL))
     facts = json.loads((page / web.FACTS).read_text("utf-8"))
     names = [output.name for output in engine.get_outputs()]
@@ -103,7 +104,7 @@ def test_numbers_are_those_of_the_model(page, model):
 def test_int8_keeps_a_model_that_is_stored_so(english):
     lm = memlm.LanguageModel.from_preset(ENGLISH)
     assert worst_difference(lm, english, 50) < 1e-4
-    # The tied matrix is there once.
+    # The file contains the tied matrix only once.
     assert (english / web.MODEL).stat().st_size < 3.4e6
 
 

@@ -1,4 +1,4 @@
-"""Certificates: right models pass, and each check finds a wrong one."""
+"""Tests certificates: correct models pass, and each check finds a wrong one."""
 
 import importlib
 import itertools
@@ -20,7 +20,7 @@ from memlm_keras.mixtures import NeuralCache
 from memlm_keras.ngrams import Mixture
 from memlm_keras.ngrams import UnigramCache
 
-# The function has the name of its module.
+# Import the module by name, since the package's `certify` is a function.
 module = importlib.import_module("memlm_keras.linguistics.certify")
 NAMES = {
     "causal": "causal",
@@ -34,7 +34,7 @@ NAMES = {
 
 
 def results(certificate):
-    """Short names of the checks by their results."""
+    """Returns a dict from results to the short names of checks."""
     short = {name: key for key, name in NAMES.items()}
     found = {"passed": set(), "failed": set(), "not applicable": set()}
     for check in certificate.checks:
@@ -43,7 +43,7 @@ def results(certificate):
 
 
 def require_failed(model, names, **arguments):
-    """Some checks find what is wrong, and no other."""
+    """Asserts that exactly the checks `names` fail."""
     certificate = certify(model, **arguments)
     assert results(certificate)["failed"] == set(names.split()), certificate
     assert not certificate.passed
@@ -53,7 +53,7 @@ def require_failed(model, names, **arguments):
 # === Models that keep the rules ===
 
 
-# Long texts take long: the others are certified on a part of a chunk.
+# Long texts take long, so most models are certified on less than a chunk.
 @pytest.mark.backend(one_in=3)
 @pytest.mark.parametrize(
     "recurrent, memory, length",
@@ -103,7 +103,7 @@ def test_every_kind_passes(kind, left_out):
 
 
 class Counts:
-    """Frequencies of the words so far, one added to each."""
+    """A model that predicts by word counts so far, plus one."""
 
     vocabulary_size = V
 
@@ -131,7 +131,8 @@ class Counts:
 
 
 class Begins(Counts):
-    """Another end of a sentence, which must come first."""
+    """A model with another id for the end of a sentence, which must come
+    first."""
 
     end_of_sentence_id = 4
 
@@ -200,7 +201,7 @@ def test_another_model_does_not_say_the_same():
 
 
 class IgnoresDocuments(Counts):
-    """Its scores of batches are those of a continuous text."""
+    """A wrong model, which scores batches as one continuous text."""
 
     def score_batches(self, batches, verbose=0):
         text = np.concatenate([[0], batches.tokens])
@@ -209,7 +210,7 @@ class IgnoresDocuments(Counts):
 
 
 class Silent(Counts):
-    """It says nothing of a text in pieces."""
+    """A model that scores only whole texts, and masks results for pieces."""
 
     def step(self, tokens, state):
         found, state = super().step(tokens, state)
@@ -235,7 +236,7 @@ def test_nothing_to_compare():
 
 
 class Places:
-    """The same model, asked for places of a text."""
+    """The model of `Counts` with the methods of n-gram models."""
 
     vocabulary_size = V
 
@@ -313,7 +314,7 @@ def score(text):
         (lambda ids: score(ids) - 1e-3 * ids.sum(), "causal normalised first"),
         (lambda text: score(text) + 0.1, "normalised"),
         (lambda text: LearnsFirst().score(np.append(0, text)[None])[0], ""),
-        # A function that keeps something from call to call.
+        # This function keeps a state between calls.
         (
             lambda text: score(text) - 0.01 * next(CALLS),
             "causal normalised first resets",
@@ -321,8 +322,8 @@ def score(text):
     ],
 )
 def test_wrong_functions(function, failed):
-    """A function may say of the last word what it says after learning it: only
-    the sum over the vocabulary shows this."""
+    """A function may learn from a word before scoring it: only the sum over the
+    vocabulary shows this error."""
     failed = failed or "normalised"
     require_failed(function, failed, vocabulary_size=V)
     assert certify(score, same_as=Counts(), vocabulary_size=V).passed
@@ -375,7 +376,7 @@ def test_wrong_evaluators(kind, failed):
 
 @keras.saving.register_keras_serializable(package="tests")
 class LooksAheadInLongTexts(Memory):
-    """Its outputs are those of the next step, where there are many."""
+    """A wrong memory, which reads one step ahead if there are many steps."""
 
     def initial_state(self, batch_size):
         return {"read": keras.ops.zeros((batch_size, 1))}

@@ -1,4 +1,4 @@
-"""Minimal pairs against sums over one token after another, in float64."""
+"""Tests minimal pairs against float64 sums over single tokens."""
 
 import json
 import types
@@ -58,7 +58,7 @@ def test_scores_are_sums_from_the_first_word_on(name):
                 assert found[place] == pytest.approx(
                     summed(model, text, eos, mean=mean), rel=1e-5
                 )
-        # The same sentences have the same score to the last digit.
+        # Scores of equal sentences are equal in all digits.
         assert result.same.tolist() == [False, False, True, False, True]
         assert np.array_equal(result.good == result.bad, result.same)
     few = minimal_pairs(
@@ -75,7 +75,7 @@ def test_a_dynamic_evaluator_forgets_before_each_sentence():
     again = minimal_pairs(evaluator, SENTENCES[::-1], VOCABULARY, verbose=0)
     np.testing.assert_array_equal(found.good, again.good[::-1])
     plain = minimal_pairs(evaluator.lm, SENTENCES, VOCABULARY, verbose=0)
-    # It learns after five words.
+    # The evaluator first updates its weights after five words.
     longer = np.array([len(good.split()) > 5 for good, _ in SENTENCES])
     close = np.isclose(found.good, plain.good, rtol=1e-5)
     assert np.array_equal(close, ~longer)
@@ -135,7 +135,7 @@ def test_pieces_of_words_belong_to_their_word():
     ids = [0, *(pieces.index(piece) for piece in ("\u2581ab", "\u2581", *"cd"))]
     scores = model.score(np.array([ids]))[0]
     assert found.good[0] == pytest.approx(scores[1:].sum(), rel=1e-5)
-    # The full stop is no piece.
+    # The vocabulary of pieces has no full stop.
     found = minimal_pairs(model, [pair], vocabulary, verbose=0)
     assert found.unknown_good == (".",)
 
@@ -152,7 +152,7 @@ def test_ties_are_honest():
     assert (a.pairs, a.ties, a.same) == (4, 1, 1)
     assert (a.accuracy, a.half_credit) == (2 / 4, 2.5 / 4)
     assert a.accuracy_of_rest == pytest.approx(2 / 3)
-    # Two sentences of one score may differ.
+    # Different sentences may have the same score.
     assert (b.pairs, b.ties, b.same) == (2, 2, 1)
     assert (b.accuracy, b.half_credit, b.accuracy_of_rest) == (0, 0.5, 0)
     overall = result.accuracy
@@ -177,7 +177,7 @@ def test_intervals():
         assert accuracy.interval == pytest.approx(
             tuple(trials.proportion_ci(method="wilson"))
         )
-    # The mean of two means of 30, each right with probability 2/3.
+    # The mean of two means over 30 pairs, each correct with probability 2/3.
     error = np.sqrt(2 * (2 / 9) / 30) / 2
     assert result.accuracy.interval == pytest.approx(
         stats.norm.interval(0.95, 2 / 3, error)
@@ -295,7 +295,7 @@ def test_tokens_that_cross_spaces():
 
 
 def test_means_of_published_accuracies():
-    """The file has the authors' means over paradigms in rows of their own."""
+    """Separate rows of the file contain the authors' means over paradigms."""
     path = shared_data("blimp", "models_summary.jsonl")
     published = read_published(path)
     rows = [json.loads(line) for line in path.read_text().splitlines()]

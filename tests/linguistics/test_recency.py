@@ -1,4 +1,4 @@
-"""Perplexity by how far back a word occurred before."""
+"""Tests perplexity by the distance to a word's last occurrence."""
 
 import math
 
@@ -28,12 +28,13 @@ def tokens():
 
 @pytest.fixture
 def model(tokens):
-    """Its probabilities depend on the word before."""
+    """Trains a bigram model, whose probabilities depend on the previous
+    word."""
     return KneserNey(12, order=2, discounts=0.5).fit(tokens, verbose=0)
 
 
 def reference(tokens, starts, losses):
-    """Tokens and losses of the bins, one token after the other."""
+    """Computes the tokens and losses of each bin, token by token."""
     bins = {name: [] for name in (*BINS, "unknown word", "end of sentence")}
     for place, token in enumerate(tokens):
         if place in starts:
@@ -96,7 +97,7 @@ def test_documents_count_where_the_state_is_carried(tmp_path):
     for result in results:
         np.testing.assert_array_equal(result.tokens, results[0].tokens)
         assert "in the same document" in result.total.protocol
-    # Of five and four different words, as documents.
+    # The two documents have five and four different words.
     assert results[0].tokens[0] == 2 * (5 + 4)
     np.testing.assert_allclose(results[2].losses, results[3].losses, rtol=1e-5)
 
@@ -106,7 +107,7 @@ def test_it_prints_a_line_for_each_bin(model, tokens, capsys):
     printed = capsys.readouterr().out
     assert str(result) in printed
     assert "never before" in printed and "in the same text" in printed
-    # Nobody says which word is unknown.
+    # Without a vocabulary, no word counts as unknown.
     assert result.tokens[-2] == 0 and np.isnan(result.perplexities[-2])
 
 

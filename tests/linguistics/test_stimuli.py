@@ -1,4 +1,4 @@
-"""Words and regions of tables of sentences, against `surprisal` itself."""
+"""Tests words and regions in tables of sentences against `surprisal`."""
 
 import csv
 import io
@@ -34,7 +34,7 @@ ROWS = [
 
 
 def read(text):
-    """Notes and rows of a table that was written."""
+    """Returns the notes and the rows of a written table."""
     *notes, table = text.split("\n", 3)
     return notes, list(csv.DictReader(io.StringIO(table), delimiter="\t"))
 
@@ -55,7 +55,7 @@ def test_words_are_those_of_surprisal(reset):
         )
     assert "".join(map(str, found.region)) == "0110000100010220"
     columns = found.columns()
-    # The table has a column of the name of ours, and keeps it.
+    # The table's own column `sentence` keeps its name; the new one is renamed.
     names = "item sentence at position memlm_sentence"
     assert " ".join(list(columns)[:5]) == names
     assert columns["item"] == [*"11111", *"2222", *"33", *"44444"]
@@ -82,10 +82,10 @@ def test_regions(tmp_path):
         assert sums == pytest.approx((sum(values), np.mean(values)), abs=1e-5)
     frequencies = [row["log_frequency"] for row in rows]
     assert float(frequencies[0]) == pytest.approx(math.log(15) / 2, abs=1e-5)
-    # Counted once; not counted.
+    # The second row's word occurs once, and the third row's never.
     assert frequencies[1:3] == ["0.000000", ""]
     assert [float(row["length"]) for row in rows] == [4, 2, 2, 4]
-    # The word before the first; a sentence begins with none before.
+    # Columns `previous` have the word before; the first word has none.
     for row, name, place in ((rows[3], 1, 12), (rows[1], 2, 5)):
         before = float(row[f"surprisal_bits_previous_{name}"])
         assert before == pytest.approx(bits[place], abs=1e-5)
@@ -200,7 +200,8 @@ def test_files(tmp_path):
 
 
 def test_the_garden_paths_of_sap():
-    """Positions are of the disambiguating word, which both versions share."""
+    """The file gives the position of the disambiguating word, which both
+    versions contain."""
     rows = read_stimuli(shared_data("sap", "items_ClassicGP.csv"))
     assert len(rows) == 72
     model = shared("lstm", "none")

@@ -1,4 +1,4 @@
-"""Formulas on cases made by hand, and regions against sums of tokens."""
+"""Tests formulas on examples, and regions against sums over tokens."""
 
 import copy
 import csv
@@ -115,7 +115,7 @@ def test_any_formula_is_what_python_computes(text):
     python = re.sub(r"\((\d+|\*);%([^%]*)%\)", value, text)
     python = python.replace("[", "(").replace("]", ")").replace("=", "==")
     python = python.replace("&", " and ").replace("|", " or ")
-    # All numbers are sums of halves, so `=` is exact.
+    # All numbers are multiples of 1/2, so `=` is exact.
     assert Formula(text)(SUMS) == eval(python)
 
 
@@ -164,7 +164,7 @@ def test_regions_are_sums_over_their_tokens(make, tmp_path):
 
 def test_accuracies_and_the_table(tmp_path):
     first = suite()
-    # The second item has a tie, by the unknown word, and so is wrong.
+    # The unknown word makes a tie in the second item, which counts as wrong.
     other = suite("mine", circuit="My circuit")
     other["predictions"] = other["predictions"][1:]
     folder = tmp_path / "suites"

@@ -1,4 +1,5 @@
-"""Additive scores of windows by all ways; what sums over windows take."""
+"""Tests all implementations of additive scores, and the cost of sums over
+windows."""
 
 import keras
 import numpy as np
@@ -17,7 +18,8 @@ every_way = pytest.mark.parametrize("way", ["chosen", "blocks"])
 
 
 def numbers(seed, batch, time, slots, units):
-    """Keys, queries, kernel, what is seen, and a direction of the scores."""
+    """Draws keys, queries, a kernel, a mask of seen slots, and a direction of
+    the scores."""
     random = np.random.default_rng(seed)
 
     def draw(*shape):
@@ -48,7 +50,8 @@ def test_the_loop_runs_on_a_cpu_only():
 
 
 def test_parts_of_the_batch_change_nothing(monkeypatch, gradients):
-    """On PyTorch the rows that a cache holds are read together."""
+    """On PyTorch, parts of the batch that fit in the cache are computed
+    together."""
     *tensors, seen, toward = numbers(2, 5, 4, 3, 6)
 
     def loss(tensors):
@@ -67,7 +70,7 @@ def test_slots_that_no_step_sees(way, monkeypatch, gradients):
     seen = np.arange(3)[:, None] + np.arange(9)[None] >= 7
     seen = np.broadcast_to(seen, (2, 3, 9))
     skipped = way == "chosen" and keras.backend.backend() in LOOPS
-    # Position 5 is in the oldest slot that a step sees, but for another step.
+    # No step sees slots 0 to 4, so the loop must not read positions 0 to 4.
     keys[:, :5] = np.nan if skipped else 100.0
 
     def loss(tensors):

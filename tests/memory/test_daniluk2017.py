@@ -26,7 +26,8 @@ pytestmark = pytest.mark.backend
 
 @dataclasses.dataclass
 class Case:
-    """One memory, its reference, and how their sizes follow from L and k."""
+    """A memory, its reference, and functions that compute sizes from L and
+    k."""
 
     layer: type
     reference: Callable
@@ -36,7 +37,8 @@ class Case:
     weights: dict
 
     def make(self, slots, k, initializer=None):
-        """Returns a built memory with asymmetric weights, and its units."""
+        """Returns a built memory with random weights, and its number of
+        units."""
         span = slots + 1 if self.span == "order" else slots
         layer = self.layer(
             **{self.span: span}, kernel_initializer=initializer or uniform()
@@ -46,7 +48,7 @@ class Case:
         return layer, units
 
     def state(self, random, slots, k, filled):
-        """Returns a window full of numbers, of which `filled` mean anything."""
+        """Draws a window of numbers, in which only `filled` slots count."""
         shape = (len(filled), slots, k * self.remembered_parts(slots))
         return {
             "window": random.normal(size=shape).astype("float32"),
@@ -62,7 +64,7 @@ class Case:
         return self.symbols(values.values())
 
     def symbols(self, values):
-        """Names layer weights by the paper's symbols, turned as printed."""
+        """Returns weights by the paper's symbols, transposed as printed."""
         turned = [np.asarray(value, "float64").T for value in values]
         weights = dict(zip(self.weights, turned))
         if "w" in weights:
@@ -71,7 +73,7 @@ class Case:
 
 
 def attending(layer, reference, parts):
-    """The case of a memory that remembers keys and values."""
+    """Returns the case of a memory that stores keys and values."""
     return Case(
         layer,
         reference,
@@ -120,7 +122,7 @@ every_memory = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
 def as_window(state):
-    """Turns a layer's state into the reference's."""
+    """Converts a layer's state to the reference's state."""
     return {
         "slots": np.asarray(state["window"], "float64"),
         "filled": np.asarray(state["filled"]),
@@ -128,7 +130,7 @@ def as_window(state):
 
 
 def assert_same_state(found, expected):
-    """Compares two states in the slots that are filled."""
+    """Compares the filled slots of two states."""
     np.testing.assert_array_equal(found["filled"], expected["filled"])
     slots = expected["slots"].shape[1]
     for row, filled in enumerate(expected["filled"]):
@@ -141,7 +143,8 @@ def assert_same_state(found, expected):
 
 @st.composite
 def shapes(draw):
-    """Batch, time, slots and k, all different, and how full each row is."""
+    """Draws different sizes of batch, time, slots and k, and each row's filled
+    slots."""
     batch, time, slots, k = draw(
         st.lists(st.integers(1, 6), min_size=4, max_size=4, unique=True)
     )
@@ -160,7 +163,8 @@ def shapes(draw):
 
 
 def assert_equals_the_reference(case, compiled, shape, seed, size=1):
-    """Compares what a memory returns for numbers of this shape and size."""
+    """Compares a memory with its reference, for outputs of this shape and
+    scale."""
     batch, time, slots, k, filled = shape
     random = np.random.default_rng(seed)
     layer, units = case.make(slots, k)
@@ -187,7 +191,7 @@ def assert_equals_the_reference(case, compiled, shape, seed, size=1):
 @given(
     shape=shapes(),
     seed=st.integers(0, 1000),
-    # Also the attention between small outputs.
+    # Small outputs also test the precision of attention.
     size=st.sampled_from([1, 1e-9]),
 )
 def test_equals_the_reference(case, compiled, shape, seed, size):
@@ -206,7 +210,7 @@ def test_long_windows_and_blocks_of_time(name, time, window, compiled):
 def test_gradients_equal_finite_differences(
     case, slots, gradients, random, monkeypatch
 ):
-    # Three blocks of two steps, and none.
+    # The steps are computed in three blocks of two, or without blocks.
     monkeypatch.setattr(masking, "_LEAST_BLOCK", 1)
     time, k = 5, 3 if case.span == "window" else 2
     filled = (0, 1, slots - 1, slots)
@@ -264,7 +268,7 @@ def make_projection(form, units):
 
 
 def projected(form, outputs, kernel, bias=0.0):
-    """P h + b_P, and its tanh, step by step."""
+    """Computes P h + b_P or its tanh, step by step."""
     results = np.zeros((*outputs.shape[:2], kernel.shape[1]))
     for row in np.ndindex(outputs.shape[:2]):
         results[row] = FORMS[form][1](kernel.T @ outputs[row] + bias)

@@ -43,7 +43,7 @@ FORMS = {
 }
 FORMS["all_holographic"] = {**FORMS["all"], "holographic": True}
 every_form = pytest.mark.parametrize("form", FORMS)
-# Keys have the length one, also those of small outputs.
+# Keys have length one even if the outputs are small.
 sizes_of_outputs = st.sampled_from([np.float32(1), np.float32(1e-9)])
 plain_and_all = pytest.mark.parametrize(
     "form", ["plain", "all", "all_holographic"]
@@ -60,7 +60,7 @@ def make(units, **arguments):
 
 
 def state_of(layer, seed, batch_size):
-    """A state in which everything was written before."""
+    """Draws a random state, in which every entry has been written."""
     return {
         name: normal(seed, *value.shape)
         for name, value in layer.initial_state(batch_size).items()
@@ -68,7 +68,7 @@ def state_of(layer, seed, batch_size):
 
 
 def expected_of(layer, outputs, state, values=None):
-    """Predictions and state by the reference."""
+    """Computes the outputs and the state by the reference."""
     weights = {
         SYMBOLS[weight.name]: arrays(weight)
         for weight in layer.non_trainable_weights
@@ -76,7 +76,7 @@ def expected_of(layer, outputs, state, values=None):
     values = arrays(layer.trainable_weights) if values is None else values
     for weight, value in zip(layer.trainable_weights, values, strict=True):
         value = np.asarray(value, "float64")
-        # The reference multiplies by matrices from the left.
+        # Transpose, since the reference multiplies by matrices from the left.
         weights[SYMBOLS[weight.name]] = (
             value if weight.name == "convolution" else value.T
         )
@@ -102,7 +102,7 @@ def assert_equals_the_reference(layer, outputs, state, read, **tolerance):
 
 @st.composite
 def settings(draw):
-    """Sizes, which all differ, and any combination of the forms."""
+    """Draws sizes, which all differ, and any combination of the options."""
     sizes = st.lists(st.integers(1, 6), min_size=5, max_size=5, unique=True)
     batch, time, units, keys, values = draw(sizes)
     arguments = {name: draw(st.booleans()) for name in CHOICES.split()}
@@ -140,7 +140,7 @@ def test_chunks_equal_the_recurrence(form, time, compiled, monkeypatch):
 @pytest.mark.backend("tensorflow")
 @plain_and_all
 def test_an_unknown_time(form):
-    """As in a SavedModel, in which the number of chunks is not known."""
+    """In a SavedModel, the number of chunks is unknown."""
     import tensorflow as tf
 
     layer = make(8, key_dim=4, **FORMS[form])
@@ -156,7 +156,8 @@ def test_an_unknown_time(form):
 
 @pytest.mark.parametrize("holographic", [False, True])
 def test_2000_steps(holographic, compiled):
-    """Also of keys that are all alike, which one step must not multiply."""
+    """Keys are almost equal, so errors would grow if a step amplified the
+    state."""
     layer = make(
         8,
         key_dim=4,
@@ -236,7 +237,7 @@ def test_a_read_is_a_sum_of_values(form):
     layer = make(6, num_heads=2, key_dim=4, value_dim=3, **FORMS[form])
     outputs = normal(1, 2, 40, 6)
     weights = arrays(layer.read_weights(outputs))
-    # Of a complex number, each part is a step of its own.
+    # The real and the imaginary part count as separate steps.
     steps = np.arange(40 * layer.parts) // layer.parts
     assert weights.shape == (2, 2, len(steps), len(steps))
     later = steps > steps[:, None]

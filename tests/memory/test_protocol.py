@@ -1,4 +1,4 @@
-"""What every memory promises as a Keras layer."""
+"""Tests every memory as a Keras layer."""
 
 import functools
 
@@ -22,12 +22,12 @@ pytestmark = pytest.mark.backend("torch")
 
 V, UNITS, TIME = 11, 12, 7
 RANGE = uniform()
-# Vectors of words.
+# Embedding of the words.
 TABLE = np.random.default_rng(9).normal(size=(V, UNITS)).astype("float32")
 
 
 def made(kind, *sizes, **options):
-    """`made(kind)(**arguments)`: a memory of large weights."""
+    """`made(kind)(**arguments)`: makes a memory with large weights."""
     return functools.partial(kind, *sizes, kernel_initializer=RANGE, **options)
 
 
@@ -74,13 +74,13 @@ def inputs_of(seed, batch_size=2, time=TIME):
 
 
 def embedded(layer, state):
-    """A state with vectors of its words, where the memory needs some."""
+    """Adds the vectors of the words in a state, if the memory needs them."""
     return layer.embed_state(state, lambda ids: keras.ops.take(TABLE, ids, 0))
 
 
 @pytest.fixture(scope="module")
 def reader(compiled):
-    """`reader(name)`: a memory, and its reading as a compiled function."""
+    """`reader(name)`: returns a memory and its compiled `read`."""
 
     @functools.cache
     def make(name):
@@ -102,7 +102,7 @@ def reader(compiled):
 
 
 def state_of(layer, read):
-    """The state after a step, if the memory has one."""
+    """Returns the state after one step, or an empty state if there is none."""
     state = layer.initial_state(len(MASKS))
     if layer.causal:
         _, state, _ = read(*inputs_of(3, len(MASKS), 1), state)
@@ -129,7 +129,7 @@ def test_outputs_alone_unless_more_is_asked_for(name):
     _, found = layer(outputs, token_ids, return_attention_scores=True)
     assert found.shape == (2, TIME, ATTENDED.get(name, 3))
     np.testing.assert_allclose(arrays(found), weights, rtol=1e-5, atol=1e-6)
-    # A call has the last word.
+    # A call's argument overrides the layer's setting.
     layer.return_state = True
     assert len(layer(outputs, token_ids)) == 2
     plain = layer(outputs, token_ids, return_state=False)
@@ -255,7 +255,7 @@ def test_any_cut_of_the_time_axis_gives_the_same(name, reader):
         read(outputs, token_ids, layer.initial_state(len(MASKS)))
     )
     state, pieces = layer.initial_state(len(MASKS)), []
-    # Lengths that other tests have compiled, and zero.
+    # Pieces have lengths that other tests compile, and the length zero.
     for start, stop in ((0, 1), (1, 1), (1, 5), (5, 6), (6, 7)):
         piece = slice(start, stop)
         read_piece, state, weights = read(
@@ -273,18 +273,18 @@ def test_any_cut_of_the_time_axis_gives_the_same(name, reader):
 def test_no_loop_over_time(name):
     layer = MEMORIES[name]()
     layer.build((None, None, UNITS))
-    # JAX loops over the slots, and others may cut a long time into blocks.
+    # JAX loops over slots; other backends may cut a long sequence into blocks.
     additive = {"attention", "key_value", "key_value_predict", "combined"}
     over_slots = {"while"} if name in additive else ()
-    # Chunks whose halves are halved as often. A step of complex numbers is two
-    # of a chunk.
+    # Both numbers of steps give chunks that are halved equally often. A step
+    # with complex numbers counts as two steps of a chunk.
     times = (14, 16) if name == "holographic" else (24, 28)
     assert_no_loop_over_time(layer, UNITS, times, over_slots)
 
 
 # === Masks ===
 
-# Four steps of each row are valid: at its front, behind, and with gaps.
+# Each row has four valid steps: at the front, at the end, or with gaps.
 MASKS = np.array(
     [
         [1, 1, 1, 1, 0, 0, 0],
@@ -297,7 +297,7 @@ MASKS = np.array(
 
 
 def without_masked_steps(values):
-    """The valid steps of each row, which are as many in all of them."""
+    """Selects the valid steps of each row; all rows have four."""
     return values[MASKS].reshape(len(MASKS), 4, *values.shape[2:])
 
 
@@ -307,7 +307,7 @@ def test_masked_steps_are_never_remembered(name, reader):
     layer, read = reader(name)
     outputs, token_ids = inputs_of(4, len(MASKS))
     state = state_of(layer, read)
-    # The content of masked steps must not matter.
+    # The values at masked steps must not change results.
     found, new_state, weights = arrays(
         read(
             np.where(MASKS[..., None], outputs, np.nan).astype("float32"),
@@ -329,7 +329,7 @@ def test_masked_steps_are_never_remembered(name, reader):
         (without_masked_steps(found), without_masked_steps(weights), new_state),
         (expected, expected_weights, expected_state),
     )
-    # Rows of masked steps alone change nothing.
+    # If all steps are masked, the state does not change.
     nothing = np.zeros_like(MASKS)
     found, new_state, _ = read(outputs, token_ids, state, nothing)
     np.testing.assert_array_equal(arrays(found), 0.0)
@@ -344,7 +344,7 @@ def test_gradients_pass_masks_by(name, gradients):
     layer = MEMORIES[name]()
     layer.build((None, None, UNITS))
     outputs, _ = inputs_of(5, len(MASKS))
-    # Zeros have no direction, and a gradient all the same.
+    # A zero vector has no direction, but its gradient must be finite.
     outputs[0, 0] = 0.0
     fixed = layer.non_trainable_weights
 
@@ -442,7 +442,7 @@ def test_other_steps_are_not_read_at(name, monkeypatch):
 @every_memory
 @pytest.mark.parametrize("positions", [None, POSITIONS], ids=["all", "some"])
 def test_masks_that_keras_attached_are_passed_on(name, positions):
-    """Keras fills them in for calls with one tensor only."""
+    """Keras sets `mask` only for calls with one tensor."""
     outputs, token_ids = inputs_of(6, len(MASKS))
     outputs = np.where(MASKS[..., None], outputs, 0.0).astype("float32")
     attached = keras.layers.Masking()(outputs)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.backend
 
 
 def make(units):
-    """A built layer whose weights are all large and all different."""
+    """Returns a built layer with large and different weights."""
     layer = WordByWordAttention(uniform())
     layer.build((None, None, units))
     return layer

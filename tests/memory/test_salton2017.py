@@ -27,7 +27,7 @@ def make(score, k, window=4, limit=1.0, **arguments):
 
 
 def symbols(layer, values=None):
-    """Names the weights by the paper's symbols, turned as printed."""
+    """Returns the weights by the paper's symbols, transposed as printed."""
     if values is None:
         values = [value.astype("float64") for value in layer.get_weights()]
     named = {w.name: value for w, value in zip(layer.weights, values)}
@@ -43,7 +43,7 @@ def symbols(layer, values=None):
 
 
 def reader(layer, compiled):
-    """The layer as a function of outputs and state."""
+    """Returns the layer as a compiled function of outputs and state."""
     return compiled(
         lambda outputs, state: everything(layer)(outputs, state=state)
     )

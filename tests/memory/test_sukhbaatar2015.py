@@ -28,7 +28,8 @@ def make(d, window):
 
 
 def reference(embedded, token_ids, weights, window, before=0):
-    """The equations in float64, without the outputs of `before` steps."""
+    """Computes the equations in float64; omits the outputs of the first
+    `before` steps."""
     table, t_a, t_c, query_kernel = weights
     batch_size, time, d = embedded.shape
     hidden = np.zeros((batch_size, time, d))
@@ -49,7 +50,7 @@ def reference(embedded, token_ids, weights, window, before=0):
 
 
 def inputs_of(seed, batch_size, time, d):
-    """A table A, words, and their vectors."""
+    """Draws a table A and words; returns both and the words' vectors."""
     random = np.random.default_rng(seed)
     table = random.normal(size=(V, d)).astype("float32")
     token_ids = random.integers(V, size=(batch_size, time)).astype("int32")
@@ -57,7 +58,7 @@ def inputs_of(seed, batch_size, time, d):
 
 
 def read_in_pieces(layer, table, token_ids, cut, call=None):
-    """Reads words in two pieces, and returns both results, the state last."""
+    """Reads words in two pieces; returns both results, and the state last."""
     call, state = everything(call or layer), layer.initial_state(len(token_ids))
     found = []
     for piece in (token_ids[:, :cut], token_ids[:, cut:]):
@@ -111,7 +112,7 @@ def test_words_before_the_segment_get_gradients(gradients):
 
     values = [table, *layer.get_weights()]
     found = gradients(in_pieces, values)
-    # Words 0 to 2 were read before, and are among what the segment sees.
+    # The second piece sees words 0 to 2 of the first, so they have gradients.
     assert np.all(np.any(found[0][token_ids[:, 2]] != 0, axis=-1))
     assert_derivatives(gradients, in_pieces, reference_loss, values)
 

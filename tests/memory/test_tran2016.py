@@ -93,7 +93,7 @@ def test_gradients_equal_finite_differences(kind, variant, gradients):
     if kind is BidirectionalMemoryBlock:
         layer = make_bidirectional(variant, 3, window=2, end=4)
         block, others = reference.bidirectional_memory_block, (2, 4)
-        # An end within a window, and none.
+        # Row 0 has an end of a sentence within a window, and row 1 has none.
         token_ids[0], token_ids[1] = [0, 1, 2, 4, 4], [0, 3, 1, 5, 3]
 
     def expected(outputs, weights):

@@ -1,4 +1,4 @@
-"""The neural cache and the pointer sentinel: what mixes words in."""
+"""Tests the mixtures: the neural cache and the pointer sentinel."""
 
 import keras
 import numpy as np
@@ -36,7 +36,7 @@ def make(kind, units, slots):
 
 
 def reference(kind, outputs, token_ids, logits, weights, slots, before=0):
-    """Mixed probabilities and attention of one row, after some steps."""
+    """Computes one row's probabilities and attention after `before` steps."""
     outputs = outputs.astype("float64")
     probabilities = softmax(logits.astype("float64"), axis=-1)
     history = outputs[:before], token_ids[:before]
@@ -81,7 +81,7 @@ def test_equals_the_reference(
         *found, copies = layer(
             outputs[:, before:], token_ids[:, before:], logits, state
         )
-        # Of the words read, as if they were to predict.
+        # Use the words read as targets.
         targets = token_ids[:, before:]
         scores = keras.ops.log_softmax(logits)
         scores = keras.ops.take_along_axis(scores, targets[..., None], axis=-1)

@@ -1,4 +1,4 @@
-"""ARPA files: written, read again, and as other programs write them."""
+"""Tests ARPA files from this package and from other programs."""
 
 import gzip
 import re
@@ -12,7 +12,7 @@ from memlm_keras.ngrams import KneserNey
 
 pytestmark = pytest.mark.filterwarnings("ignore:Counts of counts")
 
-# A no-break space parts no words in an ARPA file, nor does it in ours.
+# A no-break space does not separate words in an ARPA file.
 VOCABULARY = Vocabulary(["a", "b", "c\u00a0c", "-1.5", "é", "never"])
 
 
@@ -32,7 +32,7 @@ def test_it_reads_what_it_wrote(model, random, tmp_path):
     path = tmp_path / "model.arpa"
     ngrams.write_arpa(model, path, VOCABULARY, verbose=0)
     text = path.read_text(encoding="utf-8")
-    # Tabs between columns, and no weight where no words follow.
+    # Tabs separate columns, and n-grams that are no contexts have no weight.
     assert re.search(r"^-[\d.]+\ta b\t-?[\d.]+$", text, re.M)
     assert text.startswith("\\data\\\nngram 1=") and "</s>\t" not in text
     read = ngrams.read_arpa(path, VOCABULARY, verbose=0)
@@ -119,7 +119,7 @@ def test_files_that_it_refuses(old, new, message, tmp_path):
 
 UNIGRAMS = "-1 <unk>|-99 <s> -0.3|-0.8 </s>|-0.5 the -0.2|-0.7 cat -0.1"
 BIGRAMS = "-0.2 <s> the|-0.3 the cat|-0.4 cat </s>"
-# Of `the cat </s>`, `cat the </s>` and `dog </s>`, by hand.
+# Scores of `the cat </s>`, `cat the </s>` and `dog </s>`, computed by hand.
 WITHOUT_BIGRAMS = [-0.3 - 0.5, -0.2 - 0.7, -0.1 - 0.8]
 OF_BIGRAMS = [-0.2, -0.3, -0.4, -0.3 - 0.7, -0.1 - 0.5, -0.2 - 0.8]
 UNKNOWN_WORD = [-0.3 - 1.0, -0.8]
@@ -127,7 +127,7 @@ ALL = OF_BIGRAMS + UNKNOWN_WORD
 
 
 def arpa(*orders, counts=None):
-    """Text of an ARPA file, of strings of n-grams with a `|` between them."""
+    """Makes an ARPA file's text; `|` separates the n-grams of an order."""
     orders = [[line for line in order.split("|") if line] for order in orders]
     lines = ["\\data\\"]
     for order, count in enumerate(counts or map(len, orders), 1):
@@ -159,7 +159,7 @@ def arpa(*orders, counts=None):
             arpa(UNIGRAMS.replace("-99 <s> -0.3|", ""), "-0.3 the cat"),
             [-0.5, -0.3, -0.9, -0.7, -0.6, -1.0, -1.0, -0.8],
         ),
-        # Words behind `</s>` and before `<s>` are in no line.
+        # No line has words after `</s>` or before `<s>`.
         (
             arpa(
                 UNIGRAMS,
@@ -174,7 +174,8 @@ def arpa(*orders, counts=None):
         (arpa(UNIGRAMS, BIGRAMS, ""), ALL),
         (arpa(UNIGRAMS, counts=[5, 0]), WITHOUT_BIGRAMS),
         (arpa(UNIGRAMS, BIGRAMS.replace("cat|", "cat 0|")), ALL),
-        # Of a larger model: the cut order keeps its back-off.
+        # A file cut from a larger model has back-off weights in its highest
+        # order.
         (arpa(UNIGRAMS, BIGRAMS.replace("cat|", "cat -0.5|")), ALL),
         (
             arpa(UNIGRAMS + "|-2 \v -1|-3 a\x85b|-3 5 -9", BIGRAMS + "|-1 5 5"),

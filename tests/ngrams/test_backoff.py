@@ -1,4 +1,4 @@
-"""Trained back-off models: scores, files, errors."""
+"""Tests trained back-off models: scores, files and errors."""
 
 import math
 

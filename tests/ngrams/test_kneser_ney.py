@@ -1,4 +1,4 @@
-"""Kneser-Ney smoothing against its equations."""
+"""Tests Kneser-Ney smoothing against its equations."""
 
 import numpy as np
 import pytest
@@ -12,12 +12,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:Counts of counts")
 
 SIZE = 7
 
-# Small enough that n-grams recur; id 6 often never occurs.
+# Texts have few different ids, so n-grams recur; id 6 rarely occurs.
 texts = st.lists(st.integers(0, 5), min_size=1, max_size=60)
 
 
 def explicit(order):
-    """Discounts that differ for each order and count."""
+    """Returns discounts that differ for each order and count."""
     return [(0.3 + i / 20, 0.6 + i / 10, 0.9 + 0.15 * i) for i in range(order)]
 
 
@@ -40,14 +40,15 @@ def trained(text, vocabulary_size=SIZE, **arguments):
 
 
 def trained_twice(text, arguments):
-    """The model, and the reference: its arguments are in this order."""
+    """Trains the model and the reference, whose arguments have the same
+    order."""
     order, *others = arguments.values()
     return trained(text, **arguments), Reference(text, order, SIZE, *others)
 
 
 @pytest.fixture
 def text(random):
-    """A text in which common words are common and no n-gram is missing."""
+    """Draws a text with Zipf's distribution of words."""
     return random.zipf(1.3, 4000) % 40
 
 

@@ -1,4 +1,4 @@
-"""The cache by brute force, and weights by looking everywhere."""
+"""Tests the cache by brute force, and the weights by a grid search."""
 
 import itertools
 
@@ -19,7 +19,7 @@ SIZE = 9
 
 
 def cached_naively(tokens, size, decay, starts=(0,)):
-    """Probability of each token, from lists of the words before it."""
+    """Computes each token's probability from a list of previous words."""
     probabilities = []
     for time, token in enumerate(tokens):
         article = max(start for start in starts if start <= time)
@@ -62,7 +62,7 @@ def test_weights_are_the_best(random, models):
     others = random.dirichlet(np.ones(models), 3000)
     others = np.log(others @ np.exp(scores)).mean(axis=1)
     assert mean >= others.max() - 1e-9
-    # Near the best, no better by more than the distance to the grid allows.
+    # The weights are not much better than the best point of the grid.
     assert mean - others.max() < 1e-2
 
 
@@ -73,7 +73,7 @@ def test_weights_at_the_edge():
     impossible = np.array([-np.inf, -1.0])
     weights = mixture_weights([impossible, [-2.0, -2.0]])
     assert 0 < weights[0] < 1
-    # Probabilities far below what a float can hold.
+    # These probabilities are too small for a float.
     scores = np.array([[-5000.0, -1.0], [-5001.0, 0.0]])
     found, expected = mixture_weights(scores), mixture_weights(scores + 4000)
     np.testing.assert_allclose(found, expected, atol=1e-6)

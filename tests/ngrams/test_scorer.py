@@ -1,4 +1,5 @@
-"""N-gram models where language models are evaluated: perplexity and cloze."""
+"""Tests n-gram models in evaluations of language models: perplexity and
+cloze."""
 
 import itertools
 
@@ -94,7 +95,8 @@ def test_sentences_of_any_layout(models, text):
     assert found.others["salton2017"].loss == pytest.approx(
         expected.others["salton2017"].loss, rel=1e-12
     )
-    # Of a model of lines, it is no other number than that of the text.
+    # A model with independent lines gives the same loss for the batches and the
+    # text.
     lines = models["lines"]
     assert perplexity(lines, streams, verbose=0).loss == pytest.approx(
         lines.perplexity(read, verbose=0).loss, rel=1e-12

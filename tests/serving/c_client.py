@@ -2,10 +2,10 @@
 
     python -I c_client.py saved_model calls.json arrays.npz results.npz
 
-`calls.json` has, for each call, a dict of `inputs` and one of `outputs` from
-tensor names to names of arrays; and, where it is to be refused, the name of the
-message as `error`. TensorFlow for Python is not imported, only the
-library in its wheel is used.
+For each call, `calls.json` has two dicts, `inputs` and `outputs`, from tensor
+names to names of arrays; if the call must fail, `error` is the name of the
+message. The program uses only the library in TensorFlow's wheel, and does not
+import TensorFlow.
 """
 
 import ctypes
@@ -45,7 +45,7 @@ def load_library():
 
 
 class Session:
-    """A SavedModel, loaded by the C library."""
+    """A SavedModel that the C library has loaded."""
 
     def __init__(self, saved_model):
         self.library = load_library()
@@ -69,7 +69,7 @@ class Session:
         self.endpoints = {}
 
     def run(self, inputs, outputs):
-        """Arrays of tensors named `outputs`, given arrays by tensor name."""
+        """Computes the tensors named `outputs` from a dict of input arrays."""
         sources = (Output * len(inputs))(*map(self._endpoint, inputs))
         targets = (Output * len(outputs))(*map(self._endpoint, outputs))
         fed = (POINTER * len(inputs))(*map(self._tensor, inputs.values()))

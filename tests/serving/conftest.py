@@ -1,4 +1,4 @@
-"""One small model, exported once and called once for all that tests compare."""
+"""Exports one small model, and calls its signatures once for all tests."""
 
 import contextlib
 import pathlib
@@ -29,13 +29,13 @@ def texts():
 
 @pytest.fixture(scope="session")
 def stops():
-    """The ends of the pieces of token ids that `step` reads."""
+    """Returns where the pieces end that `step` reads."""
     return [1, 5, 7]
 
 
 @pytest.fixture(scope="session")
 def lengths():
-    """Lengths of rows that differ."""
+    """Returns different lengths of rows."""
     return [2, 7, 5]
 
 
@@ -58,7 +58,7 @@ def model(vocabulary):
         dropout=0.5,
         initializer=keras.initializers.RandomUniform(-0.8, 0.8),
     )
-    # An artifact must not hold what training leaves behind.
+    # An export must not contain training's state or optimizer.
     model.carry_state(batch_size=4, evaluation_batch_size=2)
     model.compile("adam")
     return model
@@ -67,7 +67,7 @@ def model(vocabulary):
 @pytest.fixture(scope="session")
 def saved_model(model, vocabulary, tmp_path_factory):
     path = tmp_path_factory.mktemp("saved_models") / "small" / "1"
-    # Numbers of NumPy are also for the process that writes.
+    # Use NumPy numbers, which must reach the writing process, too.
     export(
         model,
         path,
@@ -79,7 +79,8 @@ def saved_model(model, vocabulary, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def only_signatures():
-    """Context in which exports trace some signatures alone: each takes time."""
+    """Returns a context in which exports trace only the named signatures, to
+    save time."""
 
     @contextlib.contextmanager
     def context(*names):
@@ -105,7 +106,8 @@ def token_ids(vocabulary):
 
 @pytest.fixture(scope="session")
 def run_isolated():
-    """Runs a script of this folder away from this checkout."""
+    """Returns a function that runs a script of this folder without this
+    checkout."""
 
     def run(script, *arguments):
         python("-I", FOLDER / script, *arguments, folder=FOLDER.root)
@@ -129,7 +131,7 @@ def meta_graph(saved_model):
 
 @pytest.fixture(scope="session")
 def responses(signatures, token_ids, lengths, texts, stops):
-    """Inputs and outputs of one call or more of every signature."""
+    """Calls every signature at least once; returns all inputs and outputs."""
     responses = {}
 
     def call(label, signature=None, **inputs):
@@ -139,7 +141,8 @@ def responses(signatures, token_ids, lengths, texts, stops):
         for prefix, values in (("inputs/", inputs), ("", found)):
             for name, value in values.items():
                 value = np.asarray(value)
-                # A file holds no objects.
+                # Convert objects to bytes, since a file of arrays cannot
+                # contain objects.
                 value = value.astype("S") if value.dtype == object else value
                 responses[f"{prefix}{label}/{name}"] = value
         return found

@@ -1,10 +1,11 @@
-"""Reads ids one by one with an exported model, in an engine for Python.
+"""Reads ids one by one with an exported model in a Python engine.
 
     python -I engine_client.py ENGINE MODEL ids.npy scores.f32
 
-ENGINE is a class below. Writes the log-probabilities after each id as float32,
-and the milliseconds a word on the standard error. Nothing of the package is
-imported, and of TensorFlow only its C library.
+ENGINE is the name of a class in this file. The program writes the
+log-probabilities after each id as float32, and prints the milliseconds per word
+to standard error. The program does not import this package, and uses only
+TensorFlow's C library.
 """
 
 import json
@@ -16,7 +17,7 @@ import numpy as np
 
 
 class OnnxRuntime:
-    """An ONNX file with named state, in onnxruntime."""
+    """Runs an ONNX file with named states in onnxruntime."""
 
     def __init__(self, path):
         import onnxruntime
@@ -42,7 +43,7 @@ class OnnxRuntime:
 
 
 class OpenVino:
-    """An ONNX or LiteRT file, by the names of its tensors, in OpenVINO."""
+    """Runs an ONNX or LiteRT file in OpenVINO, by the names of tensors."""
 
     def __init__(self, path):
         self.model = _compiled(path)
@@ -63,8 +64,8 @@ class OpenVino:
 
 
 class OpenVinoDefault:
-    """The signature `serving_default` of a SavedModel, in OpenVINO, which reads
-    no other: all ids at once."""
+    """Runs the signature `serving_default` of a SavedModel in OpenVINO, which
+    has no other signature, on all ids at once."""
 
     def __init__(self, path):
         self.model = _compiled(path)
@@ -77,13 +78,13 @@ class OpenVinoDefault:
 def _compiled(path):
     import openvino
 
-    # Processors with bfloat16 would compute with it.
+    # By default, OpenVINO computes in bfloat16 on processors that support it.
     options = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
     return openvino.Core().compile_model(path, "CPU", options)
 
 
 class LiteRt:
-    """A LiteRT file, by its signature, in LiteRT."""
+    """Runs a LiteRT file in LiteRT, by its signature."""
 
     def __init__(self, path):
         from ai_edge_litert.interpreter import Interpreter
@@ -105,8 +106,8 @@ class LiteRt:
 
 
 class TensorFlow:
-    """Signatures of a SavedModel, in TensorFlow's C library; their tensors'
-    names are in a file with the ending .json."""
+    """Runs signatures of a SavedModel in TensorFlow's C library; a .json file
+    contains the names of the tensors."""
 
     def __init__(self, path):
         sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -132,7 +133,7 @@ class TensorFlow:
             **self.state,
         )
         self.state = {name: found[name] for name in self.state}
-        # All words are among the most probable.
+        # `top_k` is the size of the vocabulary, so the result has all words.
         scores = np.empty_like(found["top_k_log_probabilities"])
         ids = found["top_k_ids"]
         np.put_along_axis(scores, ids, found["top_k_log_probabilities"], 1)
@@ -147,7 +148,7 @@ def main(engine, path, ids_path, scores_path):
         start, words = time.perf_counter(), len(ids)
         scores = engine.read(ids)
     else:
-        # The first step takes longer.
+        # Do not measure the first step, which takes longer.
         scores = [engine.step(ids[0])]
         start, words = time.perf_counter(), len(ids) - 1
         scores += [engine.step(token_id) for token_id in ids[1:]]

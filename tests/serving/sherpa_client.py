@@ -1,11 +1,12 @@
-"""Recognises one second of noise with sherpa-onnx, with a language model.
+"""Recognizes one second of noise with sherpa-onnx and a language model.
 
     python -I sherpa_client.py requests.json results.json
 
 Each request has `streaming`, the `folder` of a transducer, the file of a
 language model as `lm`, its `scale` and the number of `paths`. A result has the
-`tokens` and, of a streaming recogniser, what the model gave each as `scores`.
-The milliseconds a token of the last result are on the standard error.
+`tokens`, and from a streaming recognizer also `scores`, the language model's
+score for each token. The program prints the milliseconds per token of the last
+result to standard error.
 """
 
 import json

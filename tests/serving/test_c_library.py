@@ -1,4 +1,4 @@
-"""Every signature by TensorFlow's C library, as a server runs it."""
+"""Runs every signature in TensorFlow's C library, as a server does."""
 
 import json
 
@@ -8,8 +8,8 @@ from numpy.testing import assert_allclose
 
 pytestmark = [pytest.mark.backend("tensorflow"), pytest.mark.slow]
 
-# What only a graph can refuse, as a server looks at no shapes: a signature, an
-# input, another array for it, and the error.
+# Calls that the graph must refuse, since a server checks no shapes: the
+# signature, an input, a wrong array for this input, and the error.
 WRONG = {
     "ids of one axis": (
         "step",
@@ -81,7 +81,8 @@ def results(
 
 
 def call_of(tensors, signature):
-    """A call as TensorFlow for Python was asked it, by names of tensors."""
+    """Returns the call that TensorFlow's Python library ran, by tensor
+    names."""
     return {
         side: {
             tensor.name: f"{prefix}{signature}/{name}"

@@ -1,4 +1,5 @@
-"""The client, against local servers that keep the server's documented rules."""
+"""Tests the client with local servers that behave as TensorFlow Serving's
+documentation says."""
 
 import json
 import urllib.request
@@ -80,7 +81,7 @@ def test_a_session_reads_on_as_if_all_were_read_at_once(client):
 def test_generation(client):
     begun = ["word_0", "word_1"]
     found = client.generate(begun, length=5)
-    # Greedily, whatever the seed: each word is the most probable there.
+    # Greedy generation ignores the seed: each word is the most probable one.
     assert found == client.generate(begun, length=5, seed=9)
     for text, added in zip(begun, found):
         for word in added.split():
@@ -187,7 +188,7 @@ def test_the_server_warms_up_with_every_signature(saved_model, models):
         if name == "step":
             times.add(inputs["token_ids"].shape)
     assert set(found) == set(models.versions[1])
-    # A second answer of the same kind takes less time, and one token is read by
-    # other operators.
+    # Requests are repeated, since the second answer takes less time; one token
+    # uses other operators than several.
     assert min(map(found.count, found)) > 1
     assert (1, 1) in times and len(times) == 2

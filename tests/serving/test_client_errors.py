@@ -1,4 +1,4 @@
-"""The client, where what answers is not a server, or not a whole answer."""
+"""Tests the client with answers that are incomplete or not from a server."""
 
 import contextlib
 import json
@@ -43,8 +43,8 @@ def http(body, status="200 OK", **headers):
 
 @contextlib.contextmanager
 def server(*answers, pause=0):
-    """Gives each request the next bytes, or the last, and ends; with `pause`,
-    in parts with that many seconds between."""
+    """Answers each request with the next of `answers`, or with the last one;
+    with `pause`, sends parts with that many seconds between them."""
     answers = list(answers)
 
     class Handler(socketserver.BaseRequestHandler):
@@ -146,7 +146,8 @@ def test_the_timeout_is_of_the_whole_answer(answer):
     with server(answer, pause=0.1) as address:
         with pytest.raises(TimeoutError, match="within 0.5 seconds"):
             Client(address, "small", timeout=0.5)
-    # Of a busy machine; by the bytes alone it would be ten seconds and more.
+    # The limit allows for a busy machine; waiting for all bytes would take ten
+    # seconds or more.
     assert time.monotonic() - begin < 5
 
 

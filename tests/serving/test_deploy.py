@@ -1,4 +1,4 @@
-"""The files of deploy/ are what TensorFlow Serving and its tools read."""
+"""Tests that TensorFlow Serving and its tools can read the files of deploy/."""
 
 import re
 
@@ -10,8 +10,8 @@ from told import python
 
 DEPLOY = ROOT / "deploy"
 
-# Fields in session_bundle_config.proto and monitoring_config.proto, which the
-# package of TensorFlow Serving does not have.
+# Fields of session_bundle_config.proto and monitoring_config.proto, which
+# TensorFlow Serving's Python package lacks.
 BATCHING = {
     "Batching": "max_batch_size Int64, batch_timeout_micros Int64, "
     "max_enqueued_batches Int64, num_batch_threads Int64, "
@@ -34,7 +34,7 @@ def test_models():
     text = (DEPLOY / "models.config").read_text()
     found = text_format.Parse(text, configs.ModelServerConfig())
     (model,) = found.model_config_list.config
-    # The folder that `compose.yml` mounts, and a model in it.
+    # The configuration names a model in the folder that `compose.yml` mounts.
     assert model.base_path == f"/saved_models/{model.name}"
     folder = DEPLOY.parent / "saved_models" / model.name
     assert [path.name for path in folder.iterdir()] == ["1"]
@@ -60,7 +60,7 @@ def test_the_model_of_a_clone_answers_without_the_package():
     folder = DEPLOY.parent / "saved_models" / "embedded_lstm" / "1"
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) < 2_000_000
-    # Nothing of the machine that wrote it.
+    # The files contain no paths of the machine that wrote them.
     for path in files:
         assert not re.search(rb"/(root|home|tmp|work)/", path.read_bytes())
     python("-I", "-c", PROGRAM, folder)
@@ -83,7 +83,7 @@ def test_monitoring():
 def test_compose():
     yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
     services = yaml.safe_load((DEPLOY / "compose.yml").read_text())["services"]
-    # The same files are served whatever is released later, and only here.
+    # Fixed versions serve the same files later, on this machine only.
     assert {name: one["image"] for name, one in services.items()} == {
         "cpu": "tensorflow/serving:2.21.0",
         "gpu": "tensorflow/serving:2.21.0-gpu",
@@ -101,7 +101,7 @@ def test_compose():
                 assert (DEPLOY / value.removeprefix("/deploy/")).is_file()
     targets = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
     (job,) = targets["scrape_configs"]
-    # Both services are found under the name that is asked for metrics.
+    # Both services have the network name from which metrics are requested.
     (target,) = job["static_configs"][0]["targets"]
     for name in ("cpu", "gpu"):
         aliases = services[name]["networks"]["default"]["aliases"]

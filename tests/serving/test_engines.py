@@ -1,4 +1,4 @@
-"""The engines that people use run exported models of each family."""
+"""Runs exported models of each kind in common engines."""
 
 import dataclasses
 import os
@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.backend("tensorflow"), pytest.mark.slow]
 for package in ("onnx", "tf2onnx", "onnxruntime", "ai_edge_litert"):
     pytest.importorskip(package)
 
-# What OpenVINO cannot read, or reads as something else, with a part of its
-# error or `None` if it computes other numbers.
+# Models that OpenVINO cannot run, with a part of its error, or with `None` if
+# OpenVINO computes wrong numbers.
 REFUSED = {
     ("OpenVINO, LiteRT", "grave2017/ptb_cache_500"): "UNSORTED_SEGMENT_SUM",
     (
@@ -46,7 +46,7 @@ def exported(request, only_signatures, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def log():
-    """Results of each engine, by families, of the tests that have run."""
+    """Collects each engine's results by kind of model."""
     return {}
 
 
@@ -70,7 +70,7 @@ def test_a_hundred_steps(name, exported, log):
 
 
 def test_the_log_is_written(log):
-    """If $ENGINES_LOG names a file, and each engine is here."""
+    """Writes the log if $ENGINES_LOG names a file; needs all engines."""
     path = os.environ.get("ENGINES_LOG")
     if not path:
         pytest.skip("ENGINES_LOG names no file")
@@ -90,7 +90,8 @@ def triton(only_signatures, tmp_path):
 
 
 def test_triton_reads_the_configuration(triton):
-    """All of it: only the backend of ONNX files is not in this server."""
+    """Triton reads the whole configuration, and then lacks only its ONNX
+    backend."""
     engine, exported = triton
     message = "unable to find .* for backend 'onnxruntime'"
     with pytest.raises(engine_runs.Refused, match=message):
@@ -114,7 +115,8 @@ def test_triton_names_the_words(triton):
 
 @pytest.fixture(params=["onnxruntime, C++", "onnxruntime, Node"])
 def client(request):
-    """Function that runs a client on words; standard output, or its error."""
+    """Returns a function that runs a client on words, and returns its output or
+    error."""
     engine = ENGINES[request.param]
     if engine.missing():
         pytest.skip(engine.missing())

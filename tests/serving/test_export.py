@@ -25,7 +25,7 @@ def test_versions_are_those_of_a_server(name, model, vocabulary, tmp_path):
 def test_without_a_version_it_is_the_next(name, tmp_path):
     folder = tmp_path / name
     assert check_path(folder) == folder / "1"
-    # To a server, 0099 is 99.
+    # A server reads the version 0099 as 99.
     for version in ("1", "11", "0099", "v200"):
         (folder / version).mkdir(parents=True)
     assert check_path(folder) == folder / "100"
@@ -83,7 +83,7 @@ def test_bad_arguments(arguments, message, model, vocabulary, tmp_path):
 
 @keras.saving.register_keras_serializable(package="tests.serving")
 class LocalCell(keras.layers.SimpleRNNCell):
-    """A cell that no other process can import."""
+    """A cell that another process cannot import."""
 
 
 @pytest.mark.slow

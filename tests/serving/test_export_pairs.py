@@ -1,4 +1,4 @@
-"""A classifier of pairs as it is served: texts in, labels out."""
+"""Tests a served classifier of pairs, from texts to labels."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Exported files, read back and certified against their model."""
+"""Loads exported files, and certifies them against their model."""
 
 import keras
 import numpy as np
@@ -22,7 +22,8 @@ ONE_STEP = {"causal", "scores before it learns", "step = segment = whole"}
 
 @pytest.fixture(scope="module")
 def pieces(tmp_path_factory):
-    """A model of a recogniser's pieces, and their file."""
+    """Makes a model of a speech recognizer's pieces; returns it and the file of
+    pieces."""
     path = tmp_path_factory.mktemp("pieces") / "tokens.txt"
     tokens = ["<blk>", "<sos/eos>", "<unk>", "\u2581", *"abcdefgh"]
     path.write_text("".join(f"{t} {i}\n" for i, t in enumerate(tokens)))
@@ -36,7 +37,7 @@ def pieces(tmp_path_factory):
     return lm, {"format": "onnx", "tokens": path, "top_k": 4}
 
 
-# Options of the export, and the checks that need more steps or rows.
+# For each format: options of the export, and checks that it cannot run.
 KINDS = {
     "saved_model": ({}, set()),
     "model.onnx": ({"format": "onnx"}, ONE_STEP),
@@ -76,7 +77,7 @@ def test_a_file_says_the_same(kind, model, saved_model, pieces, tmp_path):
     results = {check.name: check.result for check in certificate.checks}
     skipped = {n for n in results if results[n] == "not applicable"}
     assert left_out == skipped, certificate
-    # And a file of other weights does not.
+    # An exported file with other weights fails the certificate.
     lm = memlm.LanguageModel(
         vocabulary=model.vocabulary,
         embedding_dim=3,

@@ -1,4 +1,5 @@
-"""The table of exports: each kind of preset, in each format."""
+"""Makes the documentation's table of exports: each kind of preset in each
+format."""
 
 import json
 import pathlib
@@ -26,27 +27,27 @@ for package in ("onnx", "tf2onnx", "onnxruntime", "ai_edge_litert"):
 tf = pytest.importorskip("tensorflow")
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "how_to" / "formats.md"
-# More than windows hold.
+# Number of steps, more than the size of any window.
 STEPS = 20
 LABELS = ("entailment", "neutral", "contradiction")
 
 
 @pytest.fixture(scope="module")
 def table():
-    """Rows by name, of cells by format, as far as tests have made them."""
+    """Collects the table's cells by row and format."""
     return {}
 
 
 @pytest.fixture(autouse=True)
 def few_signatures(only_signatures):
-    """The others are made of the same functions."""
+    """Exports only some signatures; the others use the same functions."""
     with only_signatures("serving_default", "score", "step", "initial_state"):
         yield
 
 
 @pytest.fixture(scope="module", params=families())
 def family(request):
-    """A model and, where it streams, ids and what `step` makes of them."""
+    """Makes a model and, if it is causal, ids with the results of `step`."""
     model = small(request.param)
     found = types.SimpleNamespace(name=request.param, model=model)
     if getattr(model, "causal", False):
@@ -85,7 +86,7 @@ def saved_model(family, folder):
     assert read == STEPS and np.all(state.pop("fingerprint") > 0)
     require_state(state, family.state)
 
-    # A text begins after an end, the first of the ids, and ends with one.
+    # The first ids are ends of a sentence; a text's score includes its end.
     targets = np.concatenate([family.ids[1:, :, 0], rows[None]])
     texts = [" ".join(vocabulary.decode(row[:-1])) for row in targets.T]
     scores = ask("score", text=texts)["log_probabilities"]
@@ -95,7 +96,7 @@ def saved_model(family, folder):
 
 
 def of_json(answer):
-    """The state of an answer, as a client by REST has it."""
+    """Returns the state in an answer as a REST client gets it, from JSON."""
     state = {name: v for name, v in answer.items() if "top_k" not in name}
     for name, value in state.items():
         assert value.dtype in ("float32", "int32") and value.size, name
@@ -107,7 +108,7 @@ def of_json(answer):
 
 
 def require_state(found, expected):
-    """Asserts that a state is the model's, without empty tensors."""
+    """Asserts that a state equals the model's state without empty tensors."""
     expected = {name: v for name, v in expected.items() if v.size}
     assert found.keys() == expected.keys()
     for name, value in expected.items():
@@ -142,7 +143,7 @@ def onnx(family, folder):
     found, state = onnx_runs.by_name(path, family.ids.astype("int64"))
     onnx_runs.require_close(found, family.expected)
     require_state(state, family.state)
-    # All that packing asks for; what it computes is in test_onnx_contracts.py.
+    # Packed states must begin with zeros; test_onnx_contracts.py tests results.
     require_zero_state(family.model, "sherpa")
     operators = onnx_runs.operators(path)
     assert not operators["Loop"] + operators["Scan"]
@@ -167,7 +168,7 @@ def litert_int8(family, folder):
         np.take_along_axis(one[:-1], targets, axis=2).mean()
         for one in (found, family.expected)
     ]
-    # The perplexity is within one in a hundred.
+    # The perplexity changes by less than 1%.
     assert abs(scores[0] - scores[1]) < 0.01
     assert 0 < np.abs(found - family.expected).max() < 0.1
     return "works"
@@ -182,7 +183,8 @@ def by_litert(family, path, quantize=None):
     return session, np.array(found)
 
 
-# Functions, and names and arguments of exports.
+# For each format: the function of its cell, and the export's file and
+# arguments.
 FORMATS = {
     "SavedModel": (saved_model, "1", {}),
     "ONNX": (onnx, "x.onnx", {"format": "onnx"}),
@@ -195,7 +197,7 @@ FORMATS = {
 
 
 def refusal(model, format):
-    """The error of a format for a model and the cell of the page, or `None`."""
+    """Returns the error of an export and the table's cell, or `None`."""
     if isinstance(model, memlm.LanguageModel):
         if not model.causal:
             return "needs a causal model", "no: reads whole sentences"

@@ -1,4 +1,4 @@
-"""One streamed step as a LiteRT file, read by the interpreter alone."""
+"""Tests a LiteRT file of one step, run by only LiteRT's interpreter."""
 
 import zipfile
 
@@ -23,7 +23,8 @@ pytest.importorskip(
 
 
 def difference(session, model, steps=100):
-    """Largest from log-probabilities and state of `model.step`."""
+    """Returns the largest difference from `model.step`, in log-probabilities
+    and state."""
     rows = session.run.get_input_details()["token_ids"]["shape"][0]
     random = np.random.default_rng(4)
     tokens = random.integers(
@@ -50,7 +51,7 @@ def path(model, tmp_path_factory):
 
 def test_file_streams_as_the_model_does(path, model):
     assert difference(Session(path), model) < 1e-5
-    # And leaves the model as it was.
+    # The export does not change the model.
     assert [layer.unroll for layer in model.recurrent] == [False, False]
 
 
@@ -139,7 +140,7 @@ def test_int8_takes_a_quarter_and_is_close(memory, tmp_path):
 
 
 class NoBuiltIn(memlm.memory.Projection):
-    """A memory with an operator that LiteRT does not have."""
+    """A memory with an operator that LiteRT lacks."""
 
     def read(self, outputs, state, token_ids=None, mask=None):
         import tensorflow as tf

@@ -1,4 +1,5 @@
-"""ONNX files: one streamed step, equal to `step` in onnxruntime."""
+"""Tests that an ONNX file of one step gives the results of `step` in
+onnxruntime."""
 
 import importlib.util
 import json
@@ -46,7 +47,7 @@ def test_it_is_equal_by_native_operators(model, streamed):
 
 @on_tensorflow
 def test_no_rows_are_an_error(streamed, vocabulary):
-    """Of a process of its own, which onnxruntime's LSTM would end."""
+    """Runs in its own process, since onnxruntime's LSTM may end the process."""
     code = f"""
 import numpy as np, onnxruntime
 from memlm_keras import serving
@@ -81,7 +82,7 @@ def test_it_knows_its_words(streamed, vocabulary):
         "end_of_sentence_id": 0,
         "unknown_id": 1,
     }
-    # Without escapes, which engines without a reader of JSON would show.
+    # The metadata has no JSON escapes, which some engines would print.
     assert '"café"' in properties["tokens"]
 
 
@@ -109,7 +110,7 @@ def test_models_that_are_not_in_float32_are_refused(vocabulary, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-# Models, and the native operators of their files.
+# For each model, the numbers of native recurrent operators in its file.
 OPERATORS = {
     "ensemble": {"LSTM": 1, "GRU": 1},
     "induction": {"GRU": 1},
@@ -139,7 +140,7 @@ OTHERS = {
 
 
 class DigammaCell(keras.layers.SimpleRNNCell):
-    """A cell that computes a function that ONNX has no operator for."""
+    """A cell with a function for which ONNX has no operator."""
 
     def call(self, inputs, states, training=False):
         import tensorflow as tf

@@ -1,4 +1,5 @@
-"""ONNX files for engines that know no names: sherpa-onnx and Triton."""
+"""Tests ONNX files for engines that use no names of states: sherpa-onnx and
+Triton."""
 
 import keras
 import numpy as np
@@ -22,7 +23,7 @@ PIECES = ["<blk>", "<sos/eos>", "<unk>", *(f"piece_{i}" for i in range(V - 3))]
 
 @pytest.fixture(scope="module")
 def tokens(tmp_path_factory):
-    """A recogniser's `tokens.txt`."""
+    """Writes the `tokens.txt` of a speech recognizer."""
     path = tmp_path_factory.mktemp("recogniser") / "tokens.txt"
     lines = (f"{piece} {id}\n" for id, piece in enumerate(PIECES))
     path.write_text("".join(lines))
@@ -31,7 +32,7 @@ def tokens(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def lm(tokens):
-    """A model with states of two types and three ranks."""
+    """Returns a model whose states have two dtypes and three ranks."""
     keras.utils.set_random_seed(3)
     lm = memlm.LanguageModel(
         vocabulary=memlm.data.SubwordVocabulary.from_tokens_file(
@@ -51,7 +52,7 @@ def lm(tokens):
 
 
 def require_shallow_fusion(lm, path, steps):
-    """Asserts that a file says by position what `step` does."""
+    """Asserts that a file used by position gives the results of `step`."""
     ids = onnx_runs.some_ids(lm, steps)
     ids[0] = 1
     expected, _ = onnx_runs.by_step(lm, ids)
@@ -67,7 +68,7 @@ def test_shallow_fusion(lm, tokens, tmp_path):
     numbers = sum(int(np.prod(value.shape)) for value in state)
     assert int(properties["hidden_size"]) == (numbers + 1) // 2
     assert properties["sos_id"] == "1" and properties["model_type"] == "rnnlm"
-    # Programs in C++ read them by position.
+    # C++ programs read the outputs by position, so the order is fixed.
     outputs = onnx_runs.session(path).get_outputs()
     assert [one.name for one in outputs] == ["scores", "next_h", "next_c"]
 
@@ -122,7 +123,7 @@ def test_ids_that_are_not_the_recognisers_are_refused(lm, tokens, tmp_path):
 
 
 def begun():
-    """A model whose state does not begin with zeros."""
+    """Returns a model with an initial state that is not zero."""
     return memlm.LanguageModel(V, 4, [onnx_runs.CellThatBegins(6)])
 
 
@@ -135,7 +136,7 @@ def test_a_state_that_does_not_begin_with_zeros_is_refused(tokens, tmp_path):
 
 # === Triton ===
 
-# Fields of messages in Triton's model_config.proto, as far as they are used.
+# Fields of Triton's model_config.proto that the exports use.
 MESSAGES = {
     "ModelConfig": "platform string, max_batch_size int32, input ModelInput*, "
     "output ModelOutput*, sequence_batching ModelSequenceBatching",
@@ -155,13 +156,14 @@ NUMPY = {8: "int32", 9: "int64", 11: "float32"}
 
 
 def config_of(folder):
-    """`config.pbtxt`, parsed as the server parses it."""
+    """Parses `config.pbtxt` as the server does."""
     enums = {"DataType": DATA_TYPES}
     return parse(folder / "config.pbtxt", "ModelConfig", MESSAGES, enums)
 
 
 def by_triton(folder, ids):
-    """Answers of a server that keeps the state by the configuration."""
+    """Computes the answers of a server that keeps states by its
+    configuration."""
     config = config_of(folder)
     assert config.platform == "onnxruntime_onnx"
     assert config.max_batch_size >= onnx_runs.ROWS

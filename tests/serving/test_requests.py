@@ -1,4 +1,4 @@
-"""Requests to a served model: padded, mixed and wrong."""
+"""Tests padded, mixed and wrong requests to a served model."""
 
 import re
 
@@ -15,7 +15,7 @@ from memlm_keras.serving.graph import generate  # noqa: E402
 
 @pytest.fixture(scope="module")
 def ask(signatures):
-    """Answers of a signature as arrays."""
+    """Returns a function that calls a signature and returns arrays."""
 
     def ask(signature, **inputs):
         found = signatures[signature](
@@ -28,7 +28,7 @@ def ask(signatures):
 
 @pytest.fixture(scope="module")
 def begun(ask):
-    """A state of two rows."""
+    """Returns a state with two rows."""
     found = ask("begin", text=["word_1 word_7", "word_3"])
     return {name: v for name, v in found.items() if "top_k" not in name}
 
@@ -48,7 +48,7 @@ RIGHT = {
         "seed": np.array([1, 1], "int32"),
     },
 }
-# How an error of a request may begin.
+# Pattern for the beginning of all errors of requests.
 CLEAR = re.compile(r"assertion failed: \[`(\w+)` (must|is not that)")
 
 

@@ -29,7 +29,8 @@ def test_sentences_from_standard_input(saved_model, responses, texts):
 
 
 def test_pieces_of_words_need_tensorflow_text(tmp_path):
-    """Whether they are found, or one line says what to install."""
+    """Without tensorflow_text, the program prints one line with the package to
+    install."""
     (tmp_path / "saved_model.pb").write_bytes(b"... SentencepieceOp ...")
     program = (
         "import runpy, sys; sys.modules['tensorflow_text'] = None; "

@@ -1,4 +1,5 @@
-"""sherpa-onnx decodes with our language models, as all paths say."""
+"""Tests that sherpa-onnx finds the best of all paths with this package's
+language models."""
 
 import types
 
@@ -24,8 +25,8 @@ FRAMES = 6
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def recogniser(request, tmp_path_factory):
-    """Transducers that hear one of two tokens, a language model and all that
-    both say about each path."""
+    """Makes transducers that emit one of two tokens in a frame, a language
+    model, and the scores of all paths from each."""
     folder = tmp_path_factory.mktemp("recogniser")
     lm = sherpa_runs.model(request.param, folder)
     random = np.random.default_rng(1)
@@ -48,8 +49,8 @@ def recogniser(request, tmp_path_factory):
 
 @pytest.mark.parametrize("kind", ["online", "offline"])
 def test_decoding(kind, recogniser):
-    """By scales 0 and 1, and where our scores say that another text wins: it
-    loses or wins by a thousandth."""
+    """Decodes with scales 0 and 1, and with scales just below and above the one
+    at which another text becomes the best."""
     heard, model = recogniser.heard, getattr(recogniser, kind)
     first = heard.argmax()
     better = np.flatnonzero(model > model[first])
@@ -74,6 +75,6 @@ def test_decoding(kind, recogniser):
         pieces = [PIECES[id] for id in recogniser.paths[path]]
         assert result["tokens"] == pieces
         if streaming:
-            # Nothing is said about a model that does not count.
+            # With scale 0, the result has no scores from the language model.
             own = recogniser.tokens[path] if scale else np.zeros(FRAMES)
             np.testing.assert_allclose(result["scores"], own, atol=1e-3)

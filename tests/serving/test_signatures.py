@@ -1,4 +1,4 @@
-"""The exported artifact against its source model."""
+"""Compares an exported SavedModel with its source model."""
 
 import re
 
@@ -8,12 +8,12 @@ from language_models import array
 from numpy.testing import assert_allclose
 from scipy.special import log_softmax
 
-# Models of other backends are exported in test_onnx.py, in the same way.
+# test_onnx.py exports models of other backends in the same way.
 pytestmark = pytest.mark.backend("tensorflow")
 
 FORBIDDEN = re.compile("cudnn|pyfunc|xla", re.I)
-# What TensorFlow has for the CPU alone: tables and texts, rows of texts that
-# differ in length, and what loads the weights.
+# Operators that TensorFlow has only for the CPU: for tables and texts, for
+# texts of different lengths, and for loading weights.
 ON_THE_CPU = set(
     """
     HashTableV2 LookupTableFindV2 LookupTableImportV2 MergeV2Checkpoints
@@ -23,8 +23,8 @@ ON_THE_CPU = set(
     """.split()
 )
 NEXT = "top_k_ids top_k_log_probabilities top_k_words"
-# What clients may rely on, besides the state. A new name is added here; one
-# that is taken away breaks them.
+# Inputs and outputs, apart from the state, that clients may rely on. Add new
+# names here; removing a name breaks clients.
 SERVED = {
     "begin": ("text", NEXT),
     "generate": (
@@ -45,7 +45,7 @@ SERVED = {
     "step": ("length token_ids", NEXT),
     "step_words": ("text", NEXT),
 }
-# Those with the state among inputs, and among outputs.
+# Signatures with the state among the inputs, and among the outputs.
 TAKE_STATE = {"step", "step_words"}
 GIVE_STATE = {"begin", "initial_state", "step", "step_words"}
 
@@ -113,8 +113,8 @@ def test_score_ids_equals_the_model(model, responses, token_ids, lengths):
 
 
 def require_step(responses, label, model, ids, state, row):
-    """Asserts the most probable words and the state of a row after some ids,
-    by `label`; returns the state."""
+    """Asserts that the call `label` has a row's most probable words and its
+    state after some ids; returns the state."""
     logits, state = model.step(np.atleast_2d(ids), state)
     expected = log_softmax(array(logits)[0, -1])
     found, words, values = (
@@ -204,7 +204,8 @@ def test_graph_has_core_cpu_operations_only(operations):
 
 
 def test_every_operator_has_a_kernel_of_gpus_or_is_of_text(operations):
-    """By the registry of TensorFlow's wheel; `DEFAULT` is every device's."""
+    """Searches TensorFlow's registry of kernels, in which `DEFAULT` means every
+    device."""
     tf = pytest.importorskip("tensorflow")
     kernels = pytest.importorskip("tensorflow.python.framework.kernels")
     if not tf.sysconfig.get_build_info()["is_cuda_build"]:
@@ -223,6 +224,6 @@ def test_artifact_holds_the_trainable_weights_and_nothing_else(
     tf = pytest.importorskip("tensorflow")
     path = str(saved_model / "variables" / "variables")
     found = [tuple(shape) for _, shape in tf.train.list_variables(path)]
-    # The list of tracked objects counts as one, without a shape.
+    # The list of tracked objects counts as one variable with an empty shape.
     expected = [(), *(tuple(w.shape) for w in model.trainable_weights)]
     assert sorted(found) == sorted(expected)

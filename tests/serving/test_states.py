@@ -1,4 +1,4 @@
-"""States that travel as JSON, of models of all kinds."""
+"""Tests that the states of all kinds of models can be sent as JSON."""
 
 import functools
 import json
@@ -24,7 +24,7 @@ def model_of(vocabulary, layer, **parts):
 
 
 KINDS = {
-    # Its pointer remembers nothing but how much that is.
+    # This pointer's state has no slots, only the number of filled slots.
     "a pointer to one word, in bfloat16": lambda vocabulary: model_of(
         vocabulary,
         keras.layers.LSTM(6, dtype="mixed_bfloat16"),
@@ -47,13 +47,13 @@ KINDS = {
         for name in ("induction", "delta_rule", "holographic")
     },
 }
-# Those that are asked below.
+# Signatures that these tests call.
 SIGNATURES = "serving_default begin step score score_ids initial_state".split()
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def served(request, vocabulary, only_signatures, tmp_path_factory):
-    """A model and its signatures, which take and give JSON."""
+    """Makes a model and its served signatures, which read and return JSON."""
     keras.utils.set_random_seed(3)
     model = KINDS[request.param](vocabulary)
     for weight in model.trainable_variables:
@@ -91,7 +91,7 @@ def test_rows_of_any_length_equal_the_model(served, vocabulary):
     dtypes = {layer.compute_dtype for layer in model.layers}
     rounding = 0.03 if "bfloat16" in dtypes else 1e-4
     close = functools.partial(assert_allclose, rtol=rounding, atol=rounding)
-    # One shape for the model, which compiles each.
+    # Use one shape, since the model is compiled for each shape.
     texts = ["word_1 word_7 nobody", "word_7 " * 7, "word_2 word_7 " * 2 + "w"]
     rows = [[4, 5, 6, 7, 8], [9], [4, 4, 4]]
     state = state_in(ask("begin", text=texts))

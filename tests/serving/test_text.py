@@ -1,4 +1,4 @@
-"""Text that a served model reads as the model itself does."""
+"""Tests that a served model and the model itself read texts in the same way."""
 
 import keras
 import numpy as np

@@ -2,12 +2,12 @@
 
     $TRITON_PYTHON -I triton_client.py REPOSITORY ids.npy scores.f32
 
-The environment has `nvidia-pytriton`, with the server, and `onnxruntime`. The
-second client reads the ids from the last to the first. The log-probabilities of
-both are written as float32, and then those of a third, alone. Its milliseconds
-a word and the most memory of the server go to the standard error, and the most
-probable words after the first id, as the server names them, to the standard
-output.
+The environment needs `nvidia-pytriton`, which contains the server, and
+`onnxruntime`. The second client reads the ids from the last to the first. The
+program writes the log-probabilities of both clients as float32, and then those
+of a third client, which runs alone. The third client's milliseconds per word
+and the server's peak memory are printed to standard error. The most probable
+words after the first id, by the server's names, are printed to standard output.
 """
 
 import contextlib
@@ -30,14 +30,14 @@ import tritonclient.grpc as triton
 PACKAGE = pathlib.Path(importlib.util.find_spec("pytriton").origin).parent
 SITE = PACKAGE.parent
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
-# Of its start, in seconds.
+# Timeout for the server's start, end and answers, in seconds.
 LONGEST = 60
 
 
 @contextlib.contextmanager
 def served(repository):
-    """A server of a repository, for this machine alone; gives its address and
-    process."""
+    """Starts a server of a repository for this machine only; yields its address
+    and process."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -45,7 +45,7 @@ def served(repository):
         tempfile.TemporaryDirectory() as folder,
         tempfile.TemporaryFile("w+") as log,
     ):
-        # The process of a Python model is looked for beside the backend.
+        # Triton searches for the process of a Python model beside the backend.
         backend = pathlib.Path(folder, "python")
         server = PACKAGE / "tritonserver"
         shutil.copytree(server / "backends" / "python", backend)
@@ -61,8 +61,8 @@ def served(repository):
                 "--allow-http=false",
                 "--allow-metrics=false",
             ],
-            # Python models run in this environment: its `python3` and library
-            # come first.
+            # Put this environment's `python3` and library first, so that Python
+            # models run in this environment.
             env={
                 "PATH": os.pathsep.join(
                     [str(pathlib.Path(sys.executable).parent), os.defpath]
@@ -91,7 +91,7 @@ def served(repository):
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=LONGEST)
-            # Also the processes of Python models, if they are left.
+            # Also end remaining processes of Python models.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
 
@@ -131,7 +131,7 @@ def read(address, sequence, ids):
 
 
 def memory(process):
-    """The most memory of a process and those that it started, in KiB."""
+    """Returns the peak memory of a process and its children, in KiB."""
     found = 0
     for status in pathlib.Path("/proc").glob("[0-9]*/status"):
         with contextlib.suppress(OSError):
@@ -149,7 +149,7 @@ def memory(process):
 def main(repository, ids_path, scores_path):
     ids = np.load(ids_path)
     with served(repository) as (address, process):
-        # The first answer takes longer.
+        # Do not measure the first answer, which takes longer.
         with triton.InferenceServerClient(address) as client:
             for line in ask(client, 3, ids[:1], 0, classes=3):
                 print(line.decode())

@@ -1,5 +1,5 @@
-"""A model of Triton's Python backend: a step of `model.onnx` beside it, and the
-state of each sequence, which Triton's own ONNX backend would keep."""
+"""A model for Triton's Python backend, which runs one step of the `model.onnx`
+in its folder and keeps each sequence's state, as Triton's ONNX backend does."""
 
 import pathlib
 
@@ -11,7 +11,7 @@ TYPES = {"tensor(float)": "float32", "tensor(int32)": "int32"}
 
 
 class TritonPythonModel:
-    """The model that the server loads, by this name."""
+    """The server loads the model by this class name."""
 
     def initialize(self, arguments):
         folder = pathlib.Path(arguments["model_repository"])
@@ -29,7 +29,7 @@ class TritonPythonModel:
         self.states = {}
 
     def execute(self, requests):
-        """Answers requests of different sequences by one run."""
+        """Answers requests of several sequences in one run."""
         sequences = [request.correlation_id() for request in requests]
         for request, sequence in zip(requests, sequences):
             if request.flags() & utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START:
