@@ -261,7 +261,7 @@ class Batches(TokenBatches):
         if self.has_documents:
             self._row_of, totals = _assign_rows(self._segments, batch_size)
         self.batches_per_epoch = int(max(totals))
-        # Segments are numbered row by row, so one search finds all rows'.
+        # Segments are numbered row by row: one search finds those of all rows.
         self._row_edges = np.concatenate([[0], np.cumsum(totals)])
         self._place(np.argsort(self._row_of, kind="stable"))
         self.start_at(0)
@@ -412,8 +412,8 @@ class SentenceBatches(TokenBatches):
             require_positive_integer("longest", longest)
             self._lengths = np.minimum(self._lengths, longest)
         self.equal_lengths = equal_lengths
-        # A batch is drawn from one group: sentences of one length, or all.
-        # Groups begin at "edges" of `_sentences` and of the list of batches.
+        # A batch is from one group: sentences of one length, or all sentences.
+        # Edges are indices in `_sentences`, or of batches, where groups begin.
         self._groups = self._lengths if equal_lengths else 0 * self._lengths
         counts = np.unique(self._groups, return_counts=True)[1]
         batches = -(-counts // self.batch_size)

@@ -376,7 +376,7 @@ def load_text(
         OSError: The cache cannot be written.
 
     Warns:
-        UserWarning: Validation or test has unknown words, but not training.
+        UserWarning: Training has no unknown words, but validation or test has.
 
     Example:
 
@@ -489,7 +489,7 @@ def load_documents(
     numbers="N",
     cache_dir=None,
 ):
-    """Loads documents as a corpus, as Wikipedia in Daniluk et al. (2017).
+    """Loads documents, prepared like Wikipedia (Daniluk et al., 2017).
 
     Whole documents, in an order drawn from `seed`, are assigned to validation
     until validation has its share of all tokens, then to test in the same way;

@@ -483,7 +483,7 @@ def _distinct(generator, rows, count, size):
     """Draws `count` different integers below `size` in each row."""
     chosen = np.zeros((rows, count), np.int64)
     for column in range(count):
-        # `drawn` numbers the integers not chosen yet: count over chosen ones.
+        # `drawn` indexes integers not chosen yet: add the chosen ones below.
         drawn = generator.integers(size - column, size=rows)
         for taken in np.sort(chosen[:, :column], axis=1).T:
             drawn += drawn >= taken

@@ -38,7 +38,7 @@ class SentencePieceTokenizer:
 
     def __init__(self, model, replacements=None):
         self.model = model
-        # All white space becomes spaces, as models drop or encode the rest.
+        # Tabs and the like become spaces: some models drop or encode tabs.
         spaces = dict.fromkeys(WHITE_SPACE, " ")
         self.replacements = spaces | (replacements or {})
         self._table = str.maketrans(self.replacements)

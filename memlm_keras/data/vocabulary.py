@@ -278,7 +278,7 @@ class Vocabulary:
         kinds = {kind.__name__: kind for kind in (cls, *cls.__subclasses__())}
         try:
             if name not in kinds:
-                raise ValueError(f"the file has a {name}, no {cls.__name__}")
+                raise ValueError(f"the file has a {name}, not a {cls.__name__}")
             return kinds[name].from_config(config)
         except (TypeError, ValueError) as error:
             raise ValueError(

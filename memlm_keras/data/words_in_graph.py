@@ -146,7 +146,7 @@ class LongestMatchInGraph(tf.Module):
         )
 
     def _pieces(self, words):
-        """Splits words `(N,)` into ragged pieces: one more per loop."""
+        """Cuts words `(N,)` into ragged pieces, one piece per word and loop."""
         lengths = tf.range(self._rules.longest, 0, -1)
 
         def cut(rest, pieces):

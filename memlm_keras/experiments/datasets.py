@@ -198,7 +198,7 @@ def reads_sentences(preset):
 
 
 def has_documents(corpus, required=False):
-    """Returns whether a corpus has documents; raises if `required` and not."""
+    """Returns whether a corpus has documents; can also require documents."""
     has = corpus.train.document_starts is not None
     if required and not has:
         raise options.UsageError(

@@ -15,7 +15,7 @@ MEAN_ATTENTION, CURVE = "mean_attention.csv", "curve.png"
 _PASSAGE = 24
 _COLUMNS = 100
 _LONGEST = 20  # Maximum words of an automatically chosen sentence.
-_NEAREST = 7  # Least distance ("more than six positions to the left").
+_NEAREST = 7  # Least distance of pairs ("more than six positions to the left").
 _DEPENDENCIES_DRAWN = 24
 # Cells with fewer pairs than this stay white: their means are mostly noise.
 _FEWEST_PAIRS = 10

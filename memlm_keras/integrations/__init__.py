@@ -1,1 +1,1 @@
-"""Export formats for other programs; the package works without each folder."""
+"""Export formats for other programs; the package works without them."""

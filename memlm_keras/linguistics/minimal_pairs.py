@@ -253,8 +253,8 @@ def minimal_pairs(
 
     Each sentence is read from the initial state, after an end-of-sentence
     token. A sentence's score is the sum of the natural-log probabilities of its
-    words, in float64, without the end of the sentence. Boundary marks are left
-    out: `<s>` before, and `</s>` or `<eos>` after the words.
+    words, in float64, without the end of the sentence. Boundary marks (`<s>`
+    before, `</s>` or `<eos>` after the words) are left out.
 
     Args:
         model: any model that `memlm_keras.evaluation.surprisal` accepts, such
