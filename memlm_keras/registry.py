@@ -290,14 +290,14 @@ def find(name):
         return known[paper], known[paper].rows[row]
     if trained.find(name) is not None:
         raise ValueError(
-            "The preset must be a row of a paper. Received: "
-            f"{name!r}, a trained model, which `from_preset` loads"
+            f"The preset must be one with random weights. Received: {name!r}, "
+            "a trained model, which `from_preset` loads"
         )
     if os.path.exists(name):
         raise ValueError(
-            "A preset is the name of a row, or the name or folder of a trained "
-            f"model. Received: {name!r}. Load the model of a run with "
-            "`keras.saving.load_model('RUN/model.keras')`."
+            "A preset is one of `memlm_keras.presets.names()`, or the name or "
+            f"folder of a trained model. Received: {name!r}. Load the model of "
+            "a run with `keras.saving.load_model('RUN/model.keras')`."
         )
     raise ValueError(
         f"Unknown preset. Received: {name!r}.{_nearest(str(name), known)} "

@@ -182,8 +182,8 @@ def _converts_float16(unknown):
 
 @pytest.fixture
 def told(capfd):
-    """`told(main, *arguments)`: captures a call that returns an exit status as
-    a `Told`."""
+    """`told(main, *arguments)`: calls `main`; returns its exit status and its
+    printed output."""
 
     def call(main, *arguments):
         capfd.readouterr()
@@ -204,8 +204,8 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def memlm_command(tmp_path, monkeypatch, told):
-    """`memlm_command(*arguments)`: runs `memlm` in a new folder; returns a
-    `Told`."""
+    """`memlm_command(*arguments)`: runs `memlm` in a new folder; returns its
+    status and output."""
     from memlm_keras.experiments import command_line
 
     monkeypatch.chdir(tmp_path)

@@ -255,7 +255,7 @@ def write_treebank(folder, name="xx_y"):
         path.write_text(f"{PARSED}\n" * 20)
 
 
-# === What the examples of docstrings read ===
+# === Files for the examples in docstrings ===
 
 _MANASSE = """\
 1\tManasse\t_\t_\t_\t_\t5\tnsubj\t_\t_

@@ -92,7 +92,7 @@ def test_parents_that_cannot_be_made_or_written(tmp_path, below, monkeypatch):
         write(tmp_path / "result")
 
 
-# === Damaged files of JSON ===
+# === Damaged JSON files ===
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_missing_files_are_named(tmp_path):
     assert read_json(tmp_path / "words.json", "words") == {"ä": [1]}
 
 
-# === Several writers, and writers that were killed ===
+# === Concurrent writers and killed writers ===
 
 
 def in_processes(function, count):
@@ -215,7 +215,7 @@ def test_killed_between_old_and_new(tmp_path, monkeypatch):
     assert names(tmp_path) == ["export", "other"]
 
 
-# === Folders of one process at a time ===
+# === Folders that one process locks ===
 
 
 def test_a_folder_is_held_by_one_process(tmp_path):

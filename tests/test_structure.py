@@ -20,7 +20,7 @@ from memlm_keras import keras_private
 
 ROOT = pathlib.Path(memlm_keras.__file__).parent
 
-# === Imports point one way ===
+# === Imports have one direction ===
 
 GROUND = """
     arguments children files formats gradients keras_private kernels masking
@@ -144,7 +144,7 @@ def test_a_keras_without_a_private_function_is_named(monkeypatch):
         importlib.reload(keras_private)
 
 
-# === Rings of the package, pages and logs have limits ===
+# === Limits of the package's rings, pages and logs ===
 
 # Folders of each ring ("" for modules outside folders), and the ring's maximum
 # number of Python lines. A commit that raises a limit must say what the lines
@@ -168,8 +168,8 @@ RINGS = {
     "experiments": ("experiments", 7682),
     "integrations": ("integrations", 725),
 }
-# Words of all pages of `docs`, with the numbers and marks of tables; of one;
-# and of a page of results, without them.
+# Maximum numbers of words: of all pages of `docs`, of one page, and of a page
+# of results without the numbers and marks of its tables.
 DOCS, PAGE, RESULT = 45000, 1800, 900
 LOG_FILES = 30
 
@@ -209,7 +209,7 @@ def test_pages_and_logs_keep_their_limits():
     assert sum(path.is_file() for path in logs) <= LOG_FILES
 
 
-# === Names are the field's ===
+# === Names use the field's terms ===
 
 # Words that names must not contain, with the field's terms to use instead.
 INSTEAD = {

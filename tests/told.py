@@ -18,7 +18,7 @@ class Told(NamedTuple):
 
 
 def python(*arguments, folder=None, typed=None, status=0, **variables):
-    """Runs Python, which imports this checkout; returns a `Told`.
+    """Runs Python, which imports this checkout; returns its status and output.
 
     The process runs in `folder`; `variables` are added to its environment, or
     removed if `None`. Its exit status must be `status`, unless that is `None`.

@@ -89,8 +89,8 @@ def loop(step, inputs, states, go_backwards=False):
         inputs,
         states,
         go_backwards=go_backwards,
-        # An unknown number of steps is a tensor, which must be in a list: Keras
-        # would take a bare tensor for the lengths of rows.
+        # An unknown number of steps is a tensor. Keras would take a bare
+        # tensor, not in a list, for the lengths of rows.
         input_length=[ops.shape(keras.tree.flatten(inputs)[0])[0]],
         time_major=True,
     )

@@ -2,8 +2,9 @@
 
 Weissenborn (2016), Section 3.1, after Plate (1995) and Danihelka et al. (2016).
 A vector `r = [r_re; r_im]` of H real numbers, H even, represents H / 2 complex
-numbers. States of layers have this form. The functions below take pairs
-`(r_re, r_im)`, so that a step of a loop need not join the halves.
+numbers. Layers store complex vectors in this form, as their states. The
+functions below take pairs `(r_re, r_im)`, so that a step of a loop need not
+join the halves.
 
 Symbols in shapes: B batch, H units, N_c copies of the memory.
 """

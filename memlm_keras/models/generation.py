@@ -13,7 +13,7 @@ from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.models.backbone import compile_inference
 
-# Defaults of keras_nlp: number of words, and their cumulative probability.
+# keras_nlp's defaults of its samplers for top-k and for top-p sampling.
 _TOP_K, _TOP_P = 5, 0.1
 # Added to the logits of tokens that must not be generated.
 _NEVER = -1e9

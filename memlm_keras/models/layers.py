@@ -220,7 +220,7 @@ def make_dropouts(dropout, count, dtype):
         dropout = dict.fromkeys(_PLACES, dropout)
     if unknown := sorted(set(dropout) - {*_PLACES, "variational"}):
         raise ValueError(
-            f"`dropout` must be a rate, or a dict of rates by {_PLACES}, and "
+            f"`dropout` must be a rate, or a dict with keys from {_PLACES} and "
             f'"variational". Received: dropout with the keys {unknown}'
         )
     embeddings, between, outputs = (

@@ -96,9 +96,8 @@ class SequenceModel(keras.Model):
             if not given.keys() <= {"dropout"}:
                 raise ValueError(
                     f"{preset} is a trained model, which accepts only the "
-                    "argument `dropout`. Leave out other arguments, or use "
-                    "the preset of a row, which has random weights. Received: "
-                    f"{given}"
+                    "argument `dropout`. Leave out other arguments, or use a "
+                    f"preset with random weights. Received: {given}"
                 )
             return trained.load(folder, cls, **given)
         config = registry.model_config(preset, cls.preset_kind, **overrides)

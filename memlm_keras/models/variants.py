@@ -220,7 +220,7 @@ def with_fixed_matrices(model):
         copy.head.bias.assign(model.head.bias)
     if still_tied:
         return copy
-    # If only the input side of a tied matrix is smoothed, untie it.
+    # Untie a tied matrix of which only the input side is smoothed.
     if smoothing.smooths_output:
         kernel = fixed(model.head.kernel).T
     elif model.tie_embeddings:

@@ -225,9 +225,9 @@ class GraveRow(UniformRow):
     embedding_dim: int | None = 1024
     cache_size: int | None = None
     segment_length: int = 30
-    # The paper states neither `epochs` and `patience`, nor the size of the
+    # The paper does not state: `epochs`, `patience`, the size of the
     # embeddings, whether the projection is tied and has a bias, the initial
-    # bias of the forget gate and the cache's thetas and weights.
+    # bias of the forget gate, and the cache's thetas and weights.
     epochs: int | None = 100
     patience: int | None = 10
 

@@ -92,7 +92,7 @@ def test_both_releases_of_sick(tmp_path):
         data.load_pairs("sick")
 
 
-# === Files of one's own ===
+# === A user's own files ===
 
 # Ten pairs for each label, of which validation and test get one each.
 OWN = [

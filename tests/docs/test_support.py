@@ -127,7 +127,7 @@ def check_training(model, batches):
     assert any(np.any(array(weight) != old) for weight, old in pairs)
 
 
-# === One function per row: from a model to the cell ===
+# === One function per row, which returns the cell for a model ===
 
 
 def fit(model):

@@ -22,8 +22,8 @@ def results_of(folder):
 
 @pytest.fixture
 def memlm(folder, memlm_command):
-    """`memlm(*arguments)`: runs the command in the text's folder; returns a
-    `Told`.
+    """`memlm(*arguments)`: runs the command in the text's folder; returns its
+    status and output.
 
     The exit status must be `status`, and an error must be one line.
     """

@@ -64,7 +64,7 @@ def wrapped():
     return lm, *huggingface.wrap(lm)
 
 
-# === Logits, at any padding ===
+# === Logits with any padding ===
 
 
 def require_ours(lm, model, batch, vocabulary=VOCABULARY):

@@ -50,7 +50,7 @@ def require_failed(model, names, **arguments):
     return certificate
 
 
-# === Models that keep the rules ===
+# === Correct models ===
 
 
 # Long texts take long, so most models are certified on less than a chunk.
@@ -99,7 +99,7 @@ def test_every_kind_passes(kind, left_out):
         assert (check.compared > 0) == (check.result == "passed")
 
 
-# === A model of plain Python, and wrong ones ===
+# === A model in plain Python, and wrong models ===
 
 
 class Counts:
@@ -232,7 +232,7 @@ def test_nothing_to_compare():
     assert "pieces" in found["not applicable"] and not found["failed"]
 
 
-# === Distributions at places of a text ===
+# === Distributions at positions of a text ===
 
 
 class Places:

@@ -247,7 +247,7 @@ def test_units_that_cannot_be_divided(name):
         layer.build((None, None, 1))
 
 
-# === The projection, without a memory ===
+# === The output projection without a memory ===
 
 FORMS = {
     "daniluk2017": ({}, np.tanh),

@@ -398,7 +398,7 @@ def test_wrong_calls(name, options, message):
         MEMORIES[name](**options)(np.ones((1, 2, UNITS)))
 
 
-# === Some steps only ===
+# === Reading at some of the steps ===
 
 POSITIONS = np.array([[6, 0, 3], [2, 2, 5], [0, 6, 1], [4, 3, 2]], "int32")
 
@@ -470,7 +470,7 @@ def test_symbolic_positions(shape):
     assert memory(inputs, positions=[[5], [2]]).shape == (2, 1, 4)
 
 
-# === In models of a user's own ===
+# === Memories in a user's own models ===
 
 
 @every_memory

@@ -159,7 +159,7 @@ def test_the_vocabulary_is_that_of_the_model():
         make_bidirectional("tm_gated", 3, end=V)
 
 
-# === Words on both sides ===
+# === Memories of words on both sides ===
 
 
 @pytest.mark.backend(one_in=2)

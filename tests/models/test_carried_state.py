@@ -148,7 +148,7 @@ def test_datasets_of_tensorflow_carry_a_state(xla):
             close(history[f"val_{name}"][0], value, 1e-4)
 
 
-# === What callbacks and other sizes may do in between ===
+# === Evaluation and other batch sizes within training ===
 
 
 def test_an_evaluation_within_fit_compiles_no_training_anew(xla, monkeypatch):

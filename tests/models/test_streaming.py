@@ -17,7 +17,7 @@ from memlm_keras.data import Batches
 
 pytestmark = pytest.mark.backend
 
-# === One implementation, read in any pieces ===
+# === Reading in pieces equals reading at once ===
 
 
 @every_model

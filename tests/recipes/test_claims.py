@@ -130,7 +130,7 @@ def test_texts_must_be_the_same(random):
         verdicts.difference(losses_of(random, 4.0, 2), few)
 
 
-# === The papers' ===
+# === Claims about the papers ===
 
 
 def test_claims_name_models_and_settings_that_there_are():
@@ -201,8 +201,8 @@ def test_the_document_has_each_claim_and_its_verdict(tmp_path, random):
 
 @pytest.fixture
 def claims(program, folder, told):
-    """`claims(*arguments)`: runs the program in this process; returns a
-    `Told`."""
+    """`claims(*arguments)`: runs the program in this process; returns its
+    status and output."""
     main = program("claims").main
 
     @flagsaver.flagsaver

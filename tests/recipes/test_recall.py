@@ -95,8 +95,8 @@ def on_pages():
 
 @pytest.fixture
 def call(program, monkeypatch, tmp_path, told):
-    """`call(typed)`: parses flags in this process without training; returns a
-    `Told`."""
+    """`call(typed)`: parses flags in this process without training; returns
+    status and output."""
     recall = program("recall")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(recall.process, "import_keras", lambda backend: None)

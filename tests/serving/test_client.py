@@ -149,7 +149,7 @@ def test_a_state_larger_than_grpc_takes_by_itself(models, monkeypatch):
     assert before == 2 and sizes == [0, many, 2 * many]
 
 
-# === What an export brings along ===
+# === Further files in an export ===
 
 
 def test_requests_of_the_model_card_run(saved_model, models):

@@ -78,7 +78,7 @@ def test_the_log_is_written(log):
     engine_runs.write_log(path, log)
 
 
-# === Triton, as far as it is here ===
+# === Triton without its ONNX backend ===
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def family(request):
     return found
 
 
-# === One function for each format: from a family and a folder to the cell ===
+# === One function per format, which returns a cell of the table ===
 
 
 def saved_model(family, folder):

@@ -227,7 +227,7 @@ def test_dropout_masks():
     np.testing.assert_array_equal(*parts)
 
 
-# === Runs that go on ===
+# === Interrupted runs that continue ===
 
 
 class Interrupted(BaseException):
@@ -305,7 +305,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert "`devices` must be 1 to 4" in told.err
 
 
-# === What is made of the model ===
+# === Scores and copies of a trained model ===
 
 
 def test_scores_and_copies(tmp_path):
