@@ -20,17 +20,17 @@ class Format(NamedTuple):
     # Dotted name of the function that writes the format, with the arguments
     # `(model, vocabulary, options, path)`; needs `backend`.
     writer: str
-    server: str  # server that loads the format
-    place: str  # default path in `memlm export`
+    server: str  # The server that loads the format.
+    place: str  # The default path in `memlm export`.
     # Command that starts the server; `{path}` is the exported file or folder,
     # `{folder}` its parent and `{name}` the parent's name.
     start: str = ""
     # Suffix of the exported file; "" for a folder, and `None` for a folder with
     # one subfolder for each version.
     suffix: str | None = None
-    packages: tuple[str, ...] = ()  # required packages
-    options: tuple[str, ...] = ()  # extra arguments of `export`
-    mark: str | None = None  # file in every exported folder
+    packages: tuple[str, ...] = ()  # Required packages.
+    options: tuple[str, ...] = ()  # Further arguments of `export`.
+    mark: str | None = None  # A file in each exported folder.
     backend: str = "tensorflow"
     needs_vocabulary: bool = True
     # Dotted name of a function that returns further options, called before the

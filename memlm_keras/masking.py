@@ -1,6 +1,6 @@
 """Sliding windows, additive attention scores over windows, and masked steps.
 
-Symbols in shapes of additive scores: B batch, T time, L window, k units.
+Shapes of additive scores use B (batch), T (time), L (window) and k (units).
 """
 
 import functools
@@ -38,8 +38,8 @@ def masked_softmax(scores, mask):
 class SlidingWindow:
     """A sliding window over the most recent steps, for use in a memory.
 
-    The state is `{"window": (batch, slots, ...), "filled": (batch,) int32}`:
-    the remembered tensors, most recent last, and the number of filled slots.
+    The state has `"window"` `(batch, slots, ...)`, the remembered tensors, most
+    recent last, and `"filled"` `(batch,)`, the number of filled slots.
 
     Args:
         size: integer, number of steps that each step sees.

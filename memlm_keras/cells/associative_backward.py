@@ -14,7 +14,7 @@ memory at each step, and update the gradient of each matrix at each step. Here:
 Gradients equal those of automatic differentiation, up to rounding; bfloat16 is
 too inexact for the subtraction, so automatic differentiation is used.
 
-Symbols in shapes: B batch, T time, H units, N_c copies of the memory.
+Shapes use B (batch), T (time), H (units) and N_c (copies of the memory).
 """
 
 import collections

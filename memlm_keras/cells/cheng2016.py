@@ -2,7 +2,7 @@
 
 "Long Short-Term Memory-Networks for Machine Reading", Sections 3.1 and 4.2.
 
-Symbols in shapes: B batch, d input_dim, H units, L window.
+Shapes use B (batch), d (input_dim), H (units) and L (window).
 """
 
 import keras

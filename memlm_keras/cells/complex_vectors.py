@@ -6,7 +6,7 @@ numbers. Layers store complex vectors in this form, as their states. The
 functions below take pairs `(r_re, r_im)`, so that a step of a loop need not
 join the halves.
 
-Symbols in shapes: B batch, H units, N_c copies of the memory.
+Shapes use B (batch), H (units) and N_c (copies of the memory).
 """
 
 import numpy as np

@@ -6,7 +6,7 @@ read the memory of a source sequence. `complex_vectors` implements the
 operations of the memory, and `associative_backward` the backward pass of the
 gated recurrent unit.
 
-Symbols in shapes: B batch, H memory units, k output units, N_c copies.
+Shapes use B (batch), H (memory units), k (output units) and N_c (copies).
 """
 
 import keras

@@ -1,4 +1,4 @@
-"""Base classes of memories: `Memory`, and `WordMemory` for input words."""
+"""Base classes: `Memory` of all memories, `WordMemory` of those over words."""
 
 import functools
 import itertools
@@ -30,7 +30,7 @@ class Memory(Configured, keras.layers.Layer):
     Keras. Masked steps are never remembered, and valid steps and the state are
     computed as if masked steps did not exist. At masked steps, outputs and
     weights are zero. The next layer gets the mask.
-    `memlm_keras.masking.over_valid_steps` masks a causal `read` in this way.
+    `memlm_keras.masking.over_valid_steps` makes a causal `read` do so.
 
     A masked Keras `LSTM` below the memory repeats its last output and keeps its
     state at masked steps, on every backend. Keras runs a masked `LSTM` in a

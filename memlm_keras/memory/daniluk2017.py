@@ -4,7 +4,7 @@
 the paper's order: attention, key-value, key-value-predict, N-gram RNN. The last
 class, a control without a memory, is only the output projection.
 
-Symbols in shapes: B batch, T time, L window, k units of one part of an output.
+Shapes use B (batch), T (time), L (window) and k (units of a part).
 """
 
 import keras
@@ -50,8 +50,8 @@ class Attention(DistinctKernels, Memory):
         **kwargs: arguments of `Memory`.
 
     `Memory` describes the call arguments; `token_ids` are not used. Outputs and
-    `h*` are `(B, T, k)`, the state is `{"window": (B, L, k), "filled": (B,)}`,
-    and the attention weights are `alpha`, `(B, T, L)`, the oldest slot first.
+    `h*` are `(B, T, k)`, the state has `"window"` `(B, L, k)` and `"filled"`
+    `(B,)`, and the attention weights are `alpha`, `(B, T, L)`, oldest first.
 
     Raises:
         ValueError: if `window` is not a positive integer.
@@ -207,8 +207,8 @@ class NGram(DistinctKernels, Memory):
         **kwargs: arguments of `Memory`, except `return_attention_scores`.
 
     `Memory` describes the call arguments; `token_ids` are not used. Outputs are
-    `(B, T, N k)`, `h*` is `(B, T, k)`, the state is `{"window": (B, N - 1,
-    N k), "filled": (B,)}`, and the attention weights are empty, `(B, T, 0)`.
+    `(B, T, N k)`, `h*` is `(B, T, k)`, the state has `"window"`
+    `(B, N - 1, N k)` and `"filled"` `(B,)`, and weights are `(B, T, 0)`.
 
     Raises:
         ValueError: if `order` is not an integer of at least 2, or if the units

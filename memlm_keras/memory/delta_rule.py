@@ -4,8 +4,8 @@ Schlag et al. (2021), "Linear Transformers Are Secretly Fast Weight
 Programmers"; training in chunks follows Yang et al. (2024), "Parallelizing
 Linear Transformers with the Delta Rule over Sequence Length".
 
-Symbols in shapes: B batch, T time, k units, N heads, K key size, V value size,
-C steps in a chunk.
+Shapes use B (batch), T (time), k (units), N (heads), K (key size), V (value
+size) and C (steps in a chunk).
 """
 
 import keras

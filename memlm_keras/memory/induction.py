@@ -3,7 +3,7 @@
 Olsson et al. (2022), "In-context Learning and Induction Heads", describe such
 heads in transformers; this memory attends to the outputs of a recurrent layer.
 
-Symbols in shapes: B batch, T time, L window, k units.
+Shapes use B (batch), T (time), L (window) and k (units).
 """
 
 import keras
@@ -51,8 +51,8 @@ class InductionAttention(DistinctKernels, Memory):
         **kwargs: arguments of `Memory`.
 
     `Memory` describes the call arguments; `token_ids` are not used. Outputs and
-    `h*` are `(B, T, k)`. The state is `{"window": (B, L, k), "filled": (B,)}`,
-    where the window contains the last `n`. The attention weights are `alpha`,
+    `h*` are `(B, T, k)`. The state contains `"window"`, `(B, L, k)`, with the
+    last `n`, and `"filled"`, `(B,)`. The attention weights are `alpha`,
     `(B, T, L)`, the oldest slot first and the current step last.
 
     Raises:

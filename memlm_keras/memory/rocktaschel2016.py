@@ -2,7 +2,7 @@
 
 "Reasoning about Entailment with Neural Attention", Section 2.4.
 
-Symbols in shapes: B batch, T time (hypothesis), P time (premise), k units.
+Shapes use B (batch), T (hypothesis), P (premise) and k (units).
 """
 
 import keras

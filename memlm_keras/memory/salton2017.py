@@ -2,7 +2,7 @@
 
 "Attentive Language Models", Section 3.
 
-Symbols in shapes: B batch, T time, W window, k units.
+Shapes use B (batch), T (time), W (window) and k (units).
 """
 
 import keras
@@ -68,10 +68,10 @@ class Attentive(DistinctKernels, Memory):
         **kwargs: arguments of `Memory`.
 
     `Memory` describes the call arguments; `token_ids` are not used. Outputs and
-    `h'` are `(B, T, k)`. For a combined score, the state is
-    `{"window": (B, W, k), "filled": (B,)}`. For a single score, the state is
-    `{"window": (B, W), "filled": (B,), "context": (B, k), "log_normalizer":
-    (B,)}`, always in float32, where the window contains the recent scores.
+    `h'` are `(B, T, k)`. For a combined score, the state contains `"window"`
+    `(B, W, k)` and `"filled"` `(B,)`. For a single score, the state contains,
+    in float32, `"window"` `(B, W)` with the recent scores, `"filled"` `(B,)`,
+    `"context"` `(B, k)` and `"log_normalizer"` `(B,)`.
 
     The attention weights are `a`, `(B, T, W)`, the oldest slot first: slot j of
     step t is the weight of the output of step `t - W + j`. The weights of a

@@ -3,7 +3,7 @@
 "End-To-End Memory Networks", Section 5, with one layer: the baseline of Tran et
 al. (2016).
 
-Symbols in shapes: B batch, T time, n memory size, d units.
+Shapes use B (batch), T (time), n (memory size) and d (units).
 """
 
 import keras
@@ -47,9 +47,9 @@ class MemoryNetwork(WordMemory):
         vocabulary_size, kernel_initializer, **kwargs: see `MemoryBlock`.
 
     `Memory` describes the call arguments; `token_ids` are required. Outputs,
-    `(B, T, d)`, are the embedded words, and `h` is `(B, T, d)`. The state is
-    `{"window": (B, n - 1) int32, "filled": (B,)}`, where the window contains
-    the previous words; call `embed_state` on a state before the next call. The
+    `(B, T, d)`, are the embedded words, and `h` is `(B, T, d)`. The state
+    contains `"window"` `(B, n - 1)`, the int32 ids of the previous words, and
+    `"filled"` `(B,)`; call `embed_state` on a state before the next call. The
     attention weights are `p`, `(B, T, n)`, the current word last.
 
     Raises:

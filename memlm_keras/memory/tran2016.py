@@ -3,7 +3,7 @@
 "Recurrent Memory Networks for Language Modeling", Section 3.1, and Section 6
 for words on both sides.
 
-Symbols in shapes: B batch, T time, n memory size, d units.
+Shapes use B (batch), T (time), n (memory size) and d (units).
 """
 
 import keras
@@ -73,9 +73,9 @@ class MemoryBlock(WordMemory):
         **kwargs: arguments of `Memory`.
 
     `Memory` describes the call arguments; `token_ids` are required. Outputs and
-    `h^m` are `(B, T, d)`. The state is `{"window": (B, n - 1) int32, "filled":
-    (B,)}`, where the window contains the previous words. The attention weights
-    `p`, `(B, T, n)`, end with the current word.
+    `h^m` are `(B, T, d)`. The state contains `"window"` `(B, n - 1)`, the int32
+    ids of the previous words, and `"filled"` `(B,)`. The attention weights `p`,
+    `(B, T, n)`, end with the current word.
 
     Raises:
         ValueError: if `vocabulary_size` or `window` is not a positive integer,

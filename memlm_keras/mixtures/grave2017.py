@@ -2,7 +2,7 @@
 
 "Improving Neural Language Models with a Continuous Cache", Section 3.
 
-Symbols in shapes: B batch, T time, N cache size, k units, V vocabulary.
+Shapes use B (batch), T (time), N (cache size), k (units) and V (vocabulary).
 """
 
 import keras

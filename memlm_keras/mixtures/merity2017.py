@@ -2,7 +2,7 @@
 
 "Pointer Sentinel Mixture Models", Section 2.
 
-Symbols in shapes: B batch, T time, L window, k units, V vocabulary.
+Shapes use B (batch), T (time), L (window), k (units) and V (vocabulary).
 """
 
 import keras

@@ -17,9 +17,9 @@ class Prediction(NamedTuple):
     """Logits `(batch, time, vocabulary)`, and the log-probability and the loss
     of each target, `(batch, time)`."""
 
-    logits: Any  # `None` if only losses are computed
+    logits: Any  # `None` if only losses are computed.
     log_probability: Any = None
-    loss: Any = None  # includes the term of a supervised mixture
+    loss: Any = None  # With the term of a supervised mixture.
 
 
 # === Named states ===

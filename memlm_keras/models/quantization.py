@@ -15,9 +15,9 @@ from memlm_keras.kernels import expanded
 class Quantized(NamedTuple):
     """The result of quantizing one layer."""
 
-    layer: str  # name, such as "recurrent_0"
-    kind: str  # class
-    what: str  # "int8", or why the layer did not change
+    layer: str  # Name of the layer, such as "recurrent_0".
+    kind: str  # Class of the layer.
+    what: str  # "int8", or why the layer did not change.
     bytes_before: int
     bytes_after: int
 

@@ -33,7 +33,7 @@ class NGramTable:
     # word's id.
     keys: np.ndarray
     log_probabilities: np.ndarray
-    log_backoffs: np.ndarray  # 0 if the n-gram is not a context
+    log_backoffs: np.ndarray  # 0 for n-grams that are no contexts.
 
 
 def find(keys, prefixes, words, vocabulary_size):

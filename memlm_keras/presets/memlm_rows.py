@@ -80,7 +80,7 @@ class MemlmRow(UniformRow):
             "validation_tokens": 50_000,
             # With so few values, choosing them takes less time than training.
             "cache": {"size": 500, "thetas": [0.1, 0.3, 0.5, 0.7, 0.9]},
-            # Dynamic evaluation of texts up to `most_tokens` tokens. Slower
+            # Dynamic evaluation is for texts up to `most_tokens` tokens. Slower
             # settings lowered the perplexity of one novel by at most 1%, and 15
             # training segments changed it by at most 0.3% on two texts.
             "dynamic": {

@@ -4,7 +4,7 @@
 The displayed formulas are illegible in the available copy of the paper; the
 formulas below are reconstructed from its text.
 
-Symbols in shapes: B batch, T time, V vocabulary, k units.
+Shapes use B (batch), T (time), V (vocabulary) and k (units).
 """
 
 from typing import Any
@@ -39,8 +39,8 @@ class Drawn(NamedTuple):
 
     input_rows: Any
     replaced: Any
-    output_rows: Any = None  # for targets of replaced words
-    other_rows: Any = None  # (V,) or (V, k), for non-targets
+    output_rows: Any = None  # Rows for targets of replaced words.
+    other_rows: Any = None  # Rows for other words, `(V,)` or `(V, k)`.
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
