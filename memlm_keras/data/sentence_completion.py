@@ -280,8 +280,8 @@ def prepare_novels(
         codecs.lookup(encoding)
     except LookupError as error:
         raise ValueError(
-            "`encoding` must be one of Python's, such as 'cp1252' or "
-            f"'latin-1'. Received: encoding={encoding!r}"
+            "`encoding` must be an encoding of Python, such as 'cp1252' "
+            f"or 'latin-1'. Received: encoding={encoding!r}"
         ) from error
     files = _novels(pathlib.Path(folder), pathlib.Path(output))
     # Read all files before writing, so that errors come early.

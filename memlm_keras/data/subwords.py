@@ -284,7 +284,7 @@ class SubwordVocabulary(Vocabulary):
         if missing or not tokens:
             raise ValueError(
                 f"The ids of {path} must be 0 to {len(tokens) - 1}, one for "
-                f"each of its {len(tokens)} tokens. There is no {missing[:1]}"
+                f"each of its {len(tokens)} tokens. Missing: {missing[:1]}"
             )
         return cls(
             [tokens[id] for id in range(len(tokens))],

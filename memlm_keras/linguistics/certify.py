@@ -368,8 +368,8 @@ class _Reader:
         size = getattr(model, "vocabulary_size", vocabulary_size)
         if size is None:
             raise ValueError(
-                "`vocabulary_size` must be given for a `model` that does not "
-                f"have it. Received: {type(model).__name__}"
+                "`vocabulary_size` must be given for a `model` without this "
+                f"attribute. Received: {type(model).__name__}"
             )
         require_positive_integer("vocabulary_size", size, 2)
         self.model = model

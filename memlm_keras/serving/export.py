@@ -384,8 +384,8 @@ def _require_recogniser(vocabulary, contract, tokens):
         raise ValueError(
             "`tokens` must list the tokens of the model's vocabulary by their "
             f"ids. Received: {tokens} with {len(expected)} tokens, for a model "
-            f"with {len(vocabulary)}; train it with "
-            "SubwordVocabulary.from_tokens_file of that file"
+            f"with {len(vocabulary)}. Train the model with the "
+            "vocabulary of `SubwordVocabulary.from_tokens_file`"
         )
 
 
