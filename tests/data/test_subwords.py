@@ -216,7 +216,7 @@ def test_a_corpus_of_pieces(write, tmp_path):
     [
         ("a 0\nb\n", "line 2: expected a token, a space and an id.*'b'"),
         ("a 0\nb 0\n", "line 2: .* no line before has"),
-        ("a 0\nb 2\n", r"ids of .* must be 0 to 1, .*no \[1\]"),
+        ("a 0\nb 2\n", r"ids of .* must be 0 to 1, .*Missing: \[1\]"),
         ("", "Missing: "),
         ("a 0\nb 1\n", "`unknown` must be one of the tokens.*<UNK>"),
         ("<unk> 0\nb 1\n", "`end_of_sentence` must be one .*</s>"),
