@@ -3,7 +3,7 @@
 Keras 3.15 was tested; later versions may lack these functions.
 """
 
-# Other files import these names from here.
+# Other files import Keras' private names from here.
 # ruff: noqa: F401
 
 import keras
@@ -33,7 +33,7 @@ except ImportError as error:
     ) from error
 
 if keras.backend.backend() == "torch":
-    # This module contains Keras' random functions on PyTorch.
+    # Keras' module of random functions on PyTorch.
     from keras.src.backend.torch import random as torch_random
 
 # Name of the module in which `keras.models.clone_model` finds functions.

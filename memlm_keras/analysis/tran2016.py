@@ -482,7 +482,7 @@ class DistantPairs:
     @property
     def mean_counts_at_any_distance(self):
         """Mean co-occurrence frequency, summed over all distances. The paper
-        does not say whether it shows these values or `mean_counts`."""
+        does not say whether Table 3 shows this sum or `mean_counts`."""
         return self._means(self.counts.sum(axis=-1))
 
     @property

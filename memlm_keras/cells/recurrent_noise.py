@@ -72,7 +72,7 @@ class ZoneoutLSTMCell(NoisyLSTMCell):
 
     Each entry of `d^c` is 1 with probability `cell_zoneout` and otherwise 0;
     for entries of `d^h`, the probability is `hidden_zoneout`. In inference, all
-    entries equal these probabilities.
+    entries are these probabilities themselves.
 
     Args:
         units: integer, size of the output.

@@ -381,8 +381,8 @@ class AssociativeGRUCell(AssociativeCell):
 class DualAssociativeGRUCell(AssociativeGRUCell):
     """`AssociativeGRUCell` that also reads the memory of a source sequence.
 
-    This is the paper's Dual AM-GRU. `m^x` is the final memory of the source
-    sequence, which is never written:
+    The paper calls the cell Dual AM-GRU. `m^x` is the final memory of the
+    source sequence, which is never written:
 
         r'_t  = bound(W_r' [y_t; h_{t-1}])                          (13)
         phi_t = read(conj(r'_t), m^x)                               (13)
@@ -584,8 +584,8 @@ class AssociativeMemoryCell(AssociativeCell):
 class DualAssociativeMemoryCell(AssociativeMemoryCell):
     """`AssociativeMemoryCell` that also reads the memory of a source.
 
-    This is the paper's Dual AM-RNN. `m^x` is the final memory of the source
-    sequence, which is never written:
+    The paper calls the cell Dual AM-RNN. `m^x` is the final memory of the
+    source sequence, which is never written:
 
         r'_t     = bound(W_r' [y_t; h_{t-1}])                       (13)
         phi_t    = read(conj(r'_t), m^x)                            (13)

@@ -14,9 +14,9 @@ def look_up(table, token_ids):
     """Looks up rows of a table.
 
     On TensorFlow, the gradient of a look-up has one entry for each occurrence
-    of a token. Keras' optimizers square these entries, so Adam's second moment
-    and the clipping norm would be wrong. With this function, the gradient is
-    the sum over all occurrences, as on the other backends.
+    of a token. Keras' optimizers square single entries, so Adam's second moment
+    and the clipping norm would be wrong. With `look_up`, the gradient is the
+    sum over all occurrences, as on the other backends.
 
     Args:
         table: variable or tensor `(rows, units)`.
@@ -150,7 +150,7 @@ class GradientMask(Configured, keras.layers.Layer):
     """Identity layer that masks the gradients of selected words.
 
     Vectors of frozen words get a gradient of zero. An optimizer with momentum
-    or weight decay may still change these vectors;
+    or weight decay may still change frozen vectors;
     `memlm_keras.training.FreezeEmbeddings` restores them after each batch.
 
     The mask is a weight, so it may change during `fit` without compiling again.

@@ -45,10 +45,10 @@ def text_bits(result, split, vocabulary):
     """Computes bits per word and per character.
 
     Perplexities per token cannot be compared between models that split a text
-    into different tokens, or that replace different words by `<unk>`. Here the
-    divisors are the numbers of words and characters in the text, and an unknown
-    word `w` also costs its spelling, as in "Spell Once, Summon Anywhere"
-    (Mielke and Eisner, 2019):
+    into different tokens, or that replace different words by `<unk>`. This
+    function divides by the numbers of words and characters, and an unknown word
+    `w` also costs its spelling, as in "Spell Once, Summon Anywhere" (Mielke and
+    Eisner, 2019):
 
         -log2 p(<unk> | context) - sum_i log2 p_2(c_i | c_{i-2} c_{i-1})
 

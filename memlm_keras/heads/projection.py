@@ -146,7 +146,7 @@ class BlockLosses(Configured):
 
 # === Projections ===
 
-# With `reverse`, these `call` methods only multiply by the matrix.
+# `call` methods that only multiply by the matrix with `reverse`.
 _USUAL_CALLS = (Embedding.call, keras.layers.ReversibleEmbedding.call)
 
 
@@ -226,8 +226,8 @@ class TiedProjection(BlockLosses, keras.layers.Layer):
         num_sampled: integer, number of sampled words in the softmax of a
             training step; `None` for all words. Half of the sample are the
             first words of the vocabulary, which should be the most frequent
-            words. The other half is drawn for each batch from all other words,
-            and represents them (Jean et al., 2015, "On Using Very Large Target
+            words. The second half is drawn for each batch from all other words,
+            and represents these (Jean et al., 2015, "On Using Very Large Target
             Vocabulary for Neural Machine Translation", Section 3). Evaluation
             uses all words, as does training with a quantized or smoothed
             embedding or with metrics that need logits, such as accuracy.

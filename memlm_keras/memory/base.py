@@ -1,4 +1,4 @@
-"""Base classes: `Memory` of all memories, `WordMemory` of those over words."""
+"""Base classes `Memory`, and `WordMemory` for memories over input words."""
 
 import functools
 import itertools
@@ -236,7 +236,7 @@ class Memory(Configured, keras.layers.Layer):
             positions = ops.convert_to_tensor(positions, "int32")
             outputs, state, weights = self.read_at(positions, *arguments)
             if mask is not None:
-                # Keras would attach the mask of all steps to these few steps.
+                # Keras would attach the mask of all steps, not of `positions`.
                 set_keras_mask(outputs, take_steps(mask, positions))
         if return_state is None:
             return_state = self.return_state

@@ -263,10 +263,10 @@ class Projection(Int8Kernels, Memory):
 
         h*_t = tanh(W^x h_t)
 
-    This is Eq. 4 of Daniluk et al. (2017) without the context. In Figure 2c,
-    parameters of higher-order networks include this layer. Without the tanh,
-    with a bias and a kernel penalty, the layer is the projection regularization
-    of Press and Wolf (2016, Section 3.1), `h* = P h + b_P`.
+    The layer is Eq. 4 of Daniluk et al. (2017) without the context. In Figure
+    2c, parameters of higher-order networks include this layer. Without the
+    tanh, with a bias and a kernel penalty, the layer is the projection
+    regularization of Press and Wolf (2016, Section 3.1), `h* = P h + b_P`.
 
     `W^x`, or `P`, is the weight `output_kernel` of shape `(k, units)`, applied
     from the right to rows, and `b_P` the weight `bias` of shape `(units,)`.

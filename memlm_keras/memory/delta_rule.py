@@ -74,11 +74,11 @@ class DeltaRule(DistinctKernels, Memory):
 
           k_t = [P_1 r_t, ..., P_K r_t]_n / sqrt(K)
 
-      A query is computed likewise from `W^q h_t`. The real and the imaginary
-      part of `v_t - k_t^H S_{t-1}` have separate rates, `2 N` in all, and
-      `r_t = q_t^H S_t`. With `value_dim=1`, this is the memory of Weissenborn
-      (2016): N numbers in K redundant copies. With larger values, all numbers
-      of a head's value share one key and the head's rates.
+      A query is computed from `W^q h_t` in the same way. The real and the
+      imaginary part of `v_t - k_t^H S_{t-1}` have separate rates, `2 N` in all,
+      and `r_t = q_t^H S_t`. With `value_dim=1`, this is the memory of
+      Weissenborn (2016): N numbers in K redundant copies. With larger values,
+      all numbers of a head's value share one key and the head's rates.
     * `residual`: `h*_t = h_t + W^r [r_t of all heads]`, without `W^x`.
 
     | symbol | weight | shape |

@@ -44,7 +44,7 @@ class MemoryBlock(WordMemory):
     `composition="linear"` adds context and output, `h^m_t = s_t + h_t`.
 
     The last row of `T` always belongs to the current word, even while fewer
-    than n words have been read. This follows the authors' code; in the paper's
+    than n words have been read. The authors' code does the same; in the paper's
     text, the first words use the first rows.
 
     | paper | weight | shape |
@@ -213,8 +213,8 @@ class BidirectionalMemoryBlock(MemoryBlock):
     The end of the sentence and all words after it are masked, so padding with
     `end_of_sentence_id` changes nothing.
 
-    The word to predict is never read, but words after it are. Therefore a row
-    must be one whole sentence, streaming is impossible, and the product of the
+    The word to predict is never read, but words after it are. So each row must
+    be one whole sentence, streaming is impossible, and the product of the
     words' probabilities is not the probability of the sentence.
 
     Args:

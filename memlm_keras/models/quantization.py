@@ -111,8 +111,8 @@ class Int8KernelsOfKeras(Int8Kernels):
     """`Int8Kernels` for the two matrices of a Keras recurrent cell."""
 
     def quantize(self, mode=None, type_check=True, config=None):
-        # Keras wraps `quantize` in these steps when it creates a layer, but
-        # this cell gets its class later, in `_prepare`.
+        # Keras adds the following steps to `quantize` when it creates a layer,
+        # but this cell gets its class later, in `_prepare`.
         self._check_quantize_args(mode, self.compute_dtype)
         self._tracker.unlock()
         try:

@@ -499,7 +499,7 @@ class CarriedState(keras.layers.Layer):
                 )
                 for name, value in initial_state.items()
             }
-        # Keras marks layers as built when they are called; nothing calls this.
+        # Keras marks a layer as built when called; this one is never called.
         self.built = True
 
     def read(self):

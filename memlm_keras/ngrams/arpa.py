@@ -297,8 +297,8 @@ def write_arpa(model, path, vocabulary, verbose=1):
 
     Numbers have nine digits, and the unknown token is written as `<unk>`. With
     sentence boundaries, the end-of-sentence token is written as `<s>` at the
-    beginning of an n-gram and as `</s>` at its end. Otherwise, this token is an
-    ordinary word, and programs that read the file must not add boundaries.
+    beginning of an n-gram and as `</s>` at its end. Without boundaries, the
+    token is an ordinary word, and programs must not add any.
 
     Args:
         model: `memlm_keras.ngrams.BackoffModel`.

@@ -408,7 +408,7 @@ class BackoffModel(Scorer):
 
     @classmethod
     def from_config(cls, config):
-        """Returns a model with these arguments, without tables."""
+        """Returns a model with the given arguments, without tables."""
         return cls(**config)
 
     def require_trained(self):

@@ -14,7 +14,7 @@ from memlm_keras.ngrams.backoff import NGramTable
 from memlm_keras.ngrams.backoff import contexts_of
 from memlm_keras.ngrams.backoff import token_ids
 
-# Discounts if they cannot be estimated: KenLM's `--discount_fallback`, and an
+# Discounts if estimation fails, as by KenLM's `--discount_fallback`, and an
 # analogue for a single discount.
 _FALLBACKS = {"modified": (0.5, 1.0, 1.5), "original": (0.5, 0.5, 0.5)}
 
@@ -30,15 +30,15 @@ class KneserNey(BackoffModel):
 
     where c' is c without its first word, and a and D are the counts and
     discounts for the order of (c, w). In the highest order, the counts a are
-    numbers of occurrences; in lower orders, they are N1+(. c w), the number of
-    distinct words before (c, w). Single words back off to the uniform
+    numbers of occurrences; in lower orders, counts are N1+(. c w), the number
+    of distinct words before (c, w). Single words back off to the uniform
     distribution, p = 1 / vocabulary_size. An unseen context has backoff 1.
 
-    **Sentences.** By default, lines are independent. The line `w_1 .. w_n
-    <eos>` equals `<s> w_1 .. w_n </s>` in SRILM and KenLM: `<eos>`, id 0,
-    stands for `</s>` if predicted and for `<s>` at the beginning of a context.
-    `<s>` is not counted as a word. As in both programs, n-grams that begin with
-    `<s>` are counted by occurrences in all orders, and `<s>` counts as one
+    **Sentences.** By default, lines are independent. The line
+    `w_1 .. w_n <eos>` equals `<s> w_1 .. w_n </s>` in SRILM and KenLM: `<eos>`,
+    id 0, stands for `</s>` if predicted and for `<s>` at the beginning of a
+    context. `<s>` is not counted as a word. As in KenLM, n-grams that begin
+    with `<s>` are counted by occurrences in all orders, and `<s>` counts as one
     preceding word. With `sentence_boundaries=False`, the text is continuous and
     `<eos>` an ordinary word. One `<eos>` is assumed before the text.
 

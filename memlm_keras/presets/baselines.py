@@ -57,7 +57,7 @@ class ZarembaRow(SummedLossRow):
         )
 
 
-# Gal and Ghahramani also use these sizes and schedules.
+# Zaremba et al. and Gal and Ghahramani use these sizes and schedules.
 _MEDIUM = {
     "units": 650,
     "embedding_dim": 650,
@@ -113,8 +113,8 @@ ZAREMBA = Paper(
 class GalRow(ZarembaRow):
     """Two LSTM layers with variational dropout."""
 
-    # The authors' code has these rates for the large model; this package also
-    # uses them for the medium model.
+    # Rates of the large model in the authors' code; this package also uses them
+    # for the medium model.
     where: str = "Table 1"
     dropout: float = 0.5
     recurrent_dropout: float = 0.3
@@ -225,9 +225,9 @@ class GraveRow(UniformRow):
     embedding_dim: int | None = 1024
     cache_size: int | None = None
     segment_length: int = 30
-    # The paper does not state: `epochs`, `patience`, the size of the
-    # embeddings, whether the projection is tied and has a bias, the initial
-    # bias of the forget gate, and the cache's thetas and weights.
+    # The paper does not state `epochs`, `patience`, the size of the embeddings,
+    # whether the projection is tied and has a bias, the initial bias of the
+    # forget gate, and the cache's thetas and weights.
     epochs: int | None = 100
     patience: int | None = 10
 
@@ -297,7 +297,7 @@ class MerityRow(SummedLossRow):
     layers: int = 2
     window: int | None = None
     dropout: float = 0.5
-    # Krueger et al. (2016) use these rates for characters.
+    # Zoneout rates that Krueger et al. use for characters.
     cell_zoneout: float = 0.5
     hidden_zoneout: float = 0.05
     # The values below, the initial bias of the forget gate and a loss summed

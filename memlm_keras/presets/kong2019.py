@@ -42,8 +42,8 @@ class KongRow(SummedLossRow):
     recurrent_dropout: float = 0.2
     learning_rate: float = 0.003
     batch_size: int = 64
-    # The paper states none of these choices: `epochs`, `patience`, U(-0.05,
-    # 0.05), a forget-gate bias of 1, and a loss summed over time plus the l2.
+    # The paper does not state `epochs`, `patience`, U(-0.05, 0.05), a
+    # forget-gate bias of 1 and a loss summed over time plus the l2.
     epochs: int | None = 100
     patience: int | None = 10
 

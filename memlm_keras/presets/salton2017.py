@@ -105,7 +105,7 @@ ROWS = {
     "ptb_combined": _row(PTB, "combined", 8_456_500, 72.6, 70.7),
     "wikitext2_single": _row(WIKITEXT2, "single", 19_010_000, 73.7, 69.7),
     "wikitext2_combined": _row(WIKITEXT2, "combined", 20_010_000, 74.3, 70.8),
-    # These rows are not in the paper: the same models without a memory, and
+    # Rows that are not in the paper: the same models without a memory, and
     # controls with only the memory's projection.
     "ptb_lstm": _row(PTB, None, 6_765_200),
     "ptb_projected": _row(PTB, None, 7_188_350, projected=True),

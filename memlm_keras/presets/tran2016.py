@@ -182,7 +182,7 @@ COMPLETION_ROWS = {
 
 ROWS = {**PERPLEXITY_ROWS, **COMPLETION_ROWS}
 
-# These rows are n-gram models.
+# Rows of n-gram models, which are not presets.
 KNESER_NEY = (
     TableRow(
         label="kneser_ney_5",

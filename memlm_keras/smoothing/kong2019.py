@@ -82,13 +82,13 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
 
         mean_v = (1 - gamma_v) e_v + gamma_v sum_k q_k e_k
 
-    Alternatively, prediction uses the mode, e_v.
+    With `prediction="mode"`, prediction uses e_v.
     `memlm_keras.evaluation.sampled_perplexity` averages samples. The training
     loss includes the divergence from the prior:
 
         l2 sum_k c_k |e_k|^2,  c_k = (1 - gamma_k) + q_k sum_v gamma_v
 
-    Each smoothed matrix adds one such term, so `kneser_ney` with tied
+    Each smoothed matrix adds one divergence, so `kneser_ney` with tied
     embeddings adds two. The compiled loss includes the divergence once for each
     batch; custom loops find it in `model.losses`. The presets sum the
     cross-entropy over steps. If the loss is a mean over tokens, divide `l2` by

@@ -103,7 +103,7 @@ class NoisedBatches(keras.utils.PyDataset):
         return max(self.batches.largest_id, self._largest_proposed)
 
     def samples(self, number, seed=0):
-        """Yields `number` copies of these batches, with noise from the seeds
+        """Yields `number` copies of the batches, with noise from the seeds
         `seed`, `seed + 1` and so on."""
         for index in range(number):
             sample = copy.copy(self)

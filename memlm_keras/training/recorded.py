@@ -26,9 +26,9 @@ VARIABLE = "MEMLM_CUDA_GRAPHS"
 class Steps:
     """Runs a Keras trainer's steps, and records them for shapes that repeat.
 
-    With a small model, a step spends more time in Python than in operations.
-    A step's operations, including gradients and updates, are therefore traced
-    once per batch shape and then run without Python, with the same results.
+    With a small model, a step spends more time in Python than in operations. A
+    step's operations, including gradients and updates, are traced once per
+    batch shape, and then run without Python, with the same results.
 
     Steps whose Python code depends on the values of tensors cannot be traced;
     such steps run unchanged. Parameters have no `grad` after recorded steps.
