@@ -4,10 +4,9 @@ Variational Smoothing in Recurrent Neural Network Language Models (2019).
     python recipes/kong2019.py --data_dir=path/to/ptb
     python recipes/kong2019.py --dataset=embedded --scale=0.1 --epochs=8
 
-Trains the row "VS Kneser-Ney" of Table 2 with 512 units, measures it, and
-exports it for TensorFlow Serving. `memlm train kong2019/vs_kneser_ney_512`
-gives the same weights as this program; `memlm table kong2019` lists the paper's
-tables.
+Trains "VS Kneser-Ney" of Table 2 with 512 units, measures it, and exports it
+for TensorFlow Serving. `memlm train kong2019/vs_kneser_ney_512` gives the same
+weights as this program; `memlm table kong2019` lists the paper's tables.
 """
 
 import keras
