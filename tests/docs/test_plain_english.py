@@ -1,5 +1,6 @@
 """Sentences of the documentation are short, and use the field's words."""
 
+import ast
 import re
 
 import pytest
@@ -16,9 +17,10 @@ PAGES = sorted(page for page in PAGES if page.parent.name not in GENERATED)
 MOST_WORDS = 35
 DIALECT = re.compile(
     r"\b(told|tells|so many|beside|whoever|somebody|parted|not told from|anew|"
-    r"what is \w+(?: \w+)? is|of which the first|bears?|lacks?|alike|dealt|"
+    r"what is \w+(?: \w+)? is|of which the first|bears?|alike|dealt|"
     r"goes on|went on|go on|(?:is|are) had|as of|nothing else than|but for|"
-    r"such as are|hangs on|that which|one's own|by heart)\b",
+    r"such as are|as there|one a (?:row|line|word)|hangs on|that which|"
+    r"one's own|by heart)\b",
     re.IGNORECASE,
 )
 
@@ -47,4 +49,25 @@ def test_plain_english(page):
     long = [each for each in sentences if len(each.split()) > MOST_WORDS]
     assert not long, "\n".join(long)
     odd = [each for each in sentences if DIALECT.search(each)]
+    assert not odd, "\n".join(odd)
+
+
+def remarks(path):
+    """Docstrings and comments of a Python file."""
+    text = path.read_text(encoding="utf-8")
+    described = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, described):
+            yield ast.get_docstring(node) or ""
+    yield from re.findall(r"^\s*# (.*)", text, re.M)
+
+
+@pytest.mark.parametrize("folder", ["memlm_keras", "recipes", "benchmarks"])
+def test_docstrings_and_comments_use_the_fields_words(folder):
+    odd = [
+        f"{path.name}: {found[0]}: {remark.splitlines()[0]}"
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for remark in remarks(path)
+        if (found := DIALECT.search(remark))
+    ]
     assert not odd, "\n".join(odd)
