@@ -13,15 +13,10 @@ BEGAN = time.monotonic()
 # Environment variables that select a backend's kernels, with their values.
 ASKED = [
     f"{name}={os.environ[name]}"
-    for name in (
-        "ATEN_CPU_CAPABILITY",
-        "MKL_ENABLE_INSTRUCTIONS",
-        "OMP_NUM_THREADS",
-        "ONEDNN_MAX_CPU_ISA",
-        "OPENBLAS_CORETYPE",
-        "TF_ENABLE_ONEDNN_OPTS",
-        "XLA_FLAGS",
-    )
+    for name in """
+    ATEN_CPU_CAPABILITY MKL_ENABLE_INSTRUCTIONS OMP_NUM_THREADS XLA_FLAGS
+    ONEDNN_MAX_CPU_ISA OPENBLAS_CORETYPE TF_ENABLE_ONEDNN_OPTS
+    """.split()
     if name in os.environ
 ]
 

@@ -1,7 +1,7 @@
 """Tests all cells inside Keras' layers, files and models."""
 
-import functools
 import json
+from functools import partial
 
 import keras
 import numpy as np
@@ -32,23 +32,17 @@ def wrapping(kind, inner):
     return lambda **given: kind(inner(UNITS, **LARGE, **given), **MEMORY)
 
 
-NETWORK = functools.partial(
-    cells.LSTMNetworkCell, UNITS, 3, kernel_initializer=uniform()
-)
+NETWORK = partial(cells.LSTMNetworkCell, UNITS, 3, kernel_initializer=uniform())
 CELLS = {
-    "zoneout": functools.partial(
-        cells.ZoneoutLSTMCell, UNITS, 0.4, 0.25, **LARGE
-    ),
-    "dropout_lstm": functools.partial(
+    "zoneout": partial(cells.ZoneoutLSTMCell, UNITS, 0.4, 0.25, **LARGE),
+    "dropout_lstm": partial(
         cells.RecurrentDropoutLSTMCell, UNITS, 0.4, **LARGE
     ),
-    "dropout_gru": functools.partial(
-        cells.RecurrentDropoutGRUCell, UNITS, 0.4, **LARGE
-    ),
-    "fofe": functools.partial(cells.FOFEHORNNCell, UNITS, **LARGE),
-    "gated": functools.partial(cells.GatedHORNNCell, UNITS, **LARGE),
-    "memory_gru": functools.partial(cells.AssociativeGRUCell, UNITS, **MEMORY),
-    "dual_gru": functools.partial(
+    "dropout_gru": partial(cells.RecurrentDropoutGRUCell, UNITS, 0.4, **LARGE),
+    "fofe": partial(cells.FOFEHORNNCell, UNITS, **LARGE),
+    "gated": partial(cells.GatedHORNNCell, UNITS, **LARGE),
+    "memory_gru": partial(cells.AssociativeGRUCell, UNITS, **MEMORY),
+    "dual_gru": partial(
         cells.DualAssociativeGRUCell, UNITS, source_key="separate", **MEMORY
     ),
     "memory_lstm": wrapping(cells.AssociativeMemoryCell, keras.layers.LSTMCell),
@@ -56,7 +50,7 @@ CELLS = {
         cells.DualAssociativeMemoryCell, keras.layers.SimpleRNNCell
     ),
     "network": NETWORK,
-    "fusion": functools.partial(NETWORK, fusion=True),
+    "fusion": partial(NETWORK, fusion=True),
 }
 every_cell = pytest.mark.parametrize("name", CELLS)
 

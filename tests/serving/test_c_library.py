@@ -8,40 +8,19 @@ from numpy.testing import assert_allclose
 
 pytestmark = [pytest.mark.backend("tensorflow"), pytest.mark.slow]
 
+IDS, STATE = np.zeros((1, 1, 3), "int32"), np.zeros((3, 1, 11), "float32")
 # Calls that the graph must refuse, since a server checks no shapes: the
-# signature, an input, a wrong array for this input, and the error.
-WRONG = {
-    "ids of one axis": (
-        "step",
-        {"token_ids": np.zeros(3, "int32")},
-        "`token_ids` must be of shape (rows, time). Received:] [3]",
-    ),
-    "ids of three axes": (
-        "serving_default",
-        {"token_ids": np.zeros((1, 1, 3), "int32")},
-        "`token_ids` must be of shape (rows, time). Received:] [1 1 3]",
-    ),
-    "a state of three axes": (
-        "step",
-        {"recurrent_0_state_0": np.zeros((3, 1, 10), "float32")},
-        "`recurrent_0_state_0` must be of shape (rows, 10). Received:] [3 1",
-    ),
-    "a state of other units": (
-        "step",
-        {"recurrent_0_state_0": np.zeros((3, 11), "float32")},
-        "`recurrent_0_state_0` must be of shape (rows, 10). Received:] [3 11]",
-    ),
-    "a text by itself": (
-        "score",
-        {"text": np.array(b"word_1")},
-        "`text` must be of shape (rows,). Received:] []",
-    ),
-    "texts of two axes": (
-        "generate",
-        {"text": np.array([[b"word_1"]])},
-        "`text` must be of shape (rows,). Received:] [1 1]",
-    ),
-}
+# signature, an input, a wrong array for this input, the right shape of the
+# array, and the shape in the error.
+WRONG = [
+    ("step", "token_ids", IDS[0, 0], "(rows, time)", "[3]"),
+    ("serving_default", "token_ids", IDS, "(rows, time)", "[1 1 3]"),
+    ("step", "recurrent_0_state_0", STATE[..., :10], "(rows, 10)", "[3 1"),
+    ("step", "recurrent_0_state_0", STATE[:, 0], "(rows, 10)", "[3 11]"),
+    ("score", "text", np.array(b"word_1"), "(rows,)", "[]"),
+    ("generate", "text", np.array([[b"word_1"]]), "(rows,)", "[1 1]"),
+]
+WRONG = {f"{row[0]} {row[1]} {row[4]}": row for row in WRONG}
 
 
 @pytest.fixture(scope="module")
@@ -61,12 +40,9 @@ def results(
     }
     arrays = dict(responses)
     calls = [call_of(tensors, signature) for signature in sorted(tensors)]
-    for label, (signature, inputs, _) in WRONG.items():
+    for label, (signature, name, arrays[label], *_) in WRONG.items():
         call = call_of(tensors, signature) | {"error": label}
-        for name, value in inputs.items():
-            arrays[f"{label}/{name}"] = value
-            tensor = tensors[signature]["inputs"][name].name
-            call["inputs"][tensor] = f"{label}/{name}"
+        call["inputs"][tensors[signature]["inputs"][name].name] = label
         calls.append(call)
     (folder / "calls.json").write_text(json.dumps(calls))
     np.savez(folder / "arrays.npz", **arrays)
@@ -106,4 +82,6 @@ def test_every_signature_answers_as_by_python(responses, results):
 
 @pytest.mark.parametrize("label", WRONG)
 def test_one_clear_error_for_a_wrong_shape(label, results):
-    assert WRONG[label][2] in str(results[label])
+    _, name, _, shape, received = WRONG[label]
+    error = f"`{name}` must be of shape {shape}. Received:] {received}"
+    assert error in str(results[label])
