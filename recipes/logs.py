@@ -6,7 +6,8 @@
 
 The first command prints the perplexities and accuracies of all runs, with mean
 and standard deviation over seeds. The second command prints the run `small`.
-The third command adds a run folder to a study.
+The third command adds a run folder, or the runs of another study, to a study.
+Run it where the folder's `model.keras` is: the losses of sentences need it.
 """
 
 import base64
@@ -101,16 +102,20 @@ def add(study, name, run):
 
 
 def keep(folder, study):
-    """Adds a run to a study, with the name of its folder.
+    """Adds a run to a study, with the name of its folder, or a study's runs.
 
     Args:
         folder: path of a finished run folder of `memlm train`, or of a folder
             with `results.json`, `log.csv` and optionally `test_losses.csv`.
             If `test_losses.csv` is missing, the losses are computed with the
-            folder's model, if it has one.
+            folder's model, if it has one. Or path of another study's file.
         study: path of the study's file.
     """
     folder = pathlib.Path(folder)
+    if folder.is_file():
+        for name, run in read(folder).items():
+            add(study, name, run)
+        return
     results = files.read_json(folder / RESULTS, "results of a run")
     if "command" in results:
         results["command"] = _portable(results["command"])
@@ -126,6 +131,11 @@ def keep(folder, study):
         run[LOSSES] = np.loadtxt(losses, delimiter=",", ndmin=2)
     elif (folder / "model.keras").exists():
         run[LOSSES] = test_losses(folder)
+    else:
+        process.print_notes(
+            f"{folder} has no model.keras and no {losses.name}, so the losses "
+            "of its test sentences are missing, and claims.py skips the run."
+        )
     add(study, folder.name, run)
 
 
@@ -190,8 +200,8 @@ def numbers(study):
 def main(arguments):
     if arguments[:1] == ["keep"] and len(arguments) > 2:
         process.import_keras()
-        for folder in arguments[2:]:
-            keep(folder, arguments[1])
+        for path in arguments[2:]:
+            keep(path, arguments[1])
         return
     if not arguments or not read(arguments[0]):
         raise UsageError("Name a study, such as docs/results/logs/pairs.jsonl.")

@@ -69,6 +69,12 @@ def test_the_program_prints_and_keeps(run, program, tmp_path, capsys):
     status, out, _ = call(study, "lstm-seed0")
     assert status == 0 and json.loads(out)["test_losses"][1] == [157.7034, 38]
     assert "Did you mean lstm-seed0?" in call(study, "lstm-seed")[2]
+    other = tmp_path / "other.jsonl"
+    assert call("keep", other, study) == (0, "", "")
+    assert other.read_text() == pathlib.Path(study).read_text()
+    (run / "test_losses.csv").unlink()
+    assert "claims.py skips the run" in call("keep", other, run)[2]
+    assert "test_losses" not in logs.read(other)["lstm-seed0"]
     assert call()[0] == call("keep", study)[0] == 2
     assert call("keep", study, tmp_path)[0] == 2
 
