@@ -391,7 +391,7 @@ class _Reader:
             self.missing.setdefault("documents", "the model scores no batches")
 
     def draw_texts(self, seed):
-        """Draws a text, and other texts to read before it or in the same batch."""
+        """Draws a text, and others to read before it or in the same batch."""
         self._random = np.random.default_rng(seed)
         self.text, *self.others = (self._draw() for _ in range(_ROWS))
 
