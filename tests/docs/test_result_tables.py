@@ -1,4 +1,4 @@
-"""Numbers in the tables of result pages come from kept logs."""
+"""Compares numbers on result pages and in the README with kept logs."""
 
 import collections
 import pathlib
@@ -22,18 +22,39 @@ LOGS = {
     "kong2019": ["small", "together"],
     "natural_text": ["natural_text"],
     "quickstart": ["quickstart"],
+    "README": "paper small defaults pairs kneser_ney together".split(),
     "recall": ["recall"],
     "salton2017": ["paper", "small", "defaults"],
     "tran2016": ["paper", "kneser_ney"],
     "weissenborn2016": ["paper", "pairs", "autoencoding"],
 }
-# Pages with a paper's own tables, and other papers whose rows they contain.
-PAPERS = {
-    "daniluk2017": "",
-    "kong2019": "",
-    "salton2017": " zaremba2014 press2016 gal2016 grave2017 merity2017",
-    "tran2016": "",
-    "weissenborn2016": "",
+# Pages with our numbers for rows of papers: for each of these columns, a
+# pattern of the study and the runs, without their seeds.
+COLUMNS = {
+    "daniluk2017": {
+        "ours: printed size": "paper/ptb-{row}",
+        "ours: two fifths": "small/ptb-{row}-scale0.4-initial_range0.158"
+        "-learning_rate0.003",
+    },
+    "kong2019": {
+        "ours": "small/ptb-{row}-training_lines1000-.*-output_biasTrue"
+        "(-other_words{words})?"
+    },
+    "README": {"ours": "(paper/(ptb|sick)|defaults/ptb)[-_]{row}"},
+    "salton2017": {
+        "ours": "small/ptb-{row}-.*-learning_rate0.5-halve_after8"
+        "|(paper|defaults)/ptb[-_]{row}"
+    },
+    "tran2016": {"ours: published size, Penn Treebank": "paper/ptb-{row}"},
+    "weissenborn2016": {
+        "ours: SICK": "paper/sick-{row}",
+        "ours: SICK, constant rate, unit keys": "paper/sick-{row}(-keyunit)?"
+        "-halveFalse",
+    },
+}
+# Other papers whose rows a page contains.
+BASELINES = {
+    "salton2017": " zaremba2014 press2016 gal2016 grave2017 merity2017"
 }
 # Columns and rows with published, chosen or analytic values.
 NOT_LOGGED = re.compile("published|chance|rate$|embeddings|better")
@@ -45,12 +66,12 @@ def logged(page):
     for study in LOGS[page]:
         path = RESULTS / "logs" / f"{study}.jsonl"
         for (name, *place), values in logs.numbers(path).items():
-            found[f"/{study}/{name}/", *place] = values
+            found[f"{study}/{name}", *place] = values
         for name, run in logs.read(path).items():
             for column in ("val_accuracy", "val_perplexity"):
                 epochs = run.get("log", {}).get(column, ())
                 for epoch, value in enumerate(epochs):
-                    found[f"/{study}/{name}/", column, epoch] = [value]
+                    found[f"{study}/{name}", column, epoch] = [value]
     return found
 
 
@@ -63,17 +84,30 @@ def measured(page):
             yield statistics.stdev(values)
 
 
-def cells(page):
-    """Yields, for each cell, its row's first cell, its heading and its text."""
-    text = (RESULTS / f"{page}.md").read_text(encoding="utf-8")
+def read(page):
+    """Returns the text of a result page, or of the README."""
+    folder = RESULTS.parents[1] if page == "README" else RESULTS
+    return (folder / f"{page}.md").read_text(encoding="utf-8")
+
+
+def rows(text):
+    """Yields the rows of all tables, as lists of pairs of heading and cell."""
     for table in re.findall(r"(?:^\|.*\n)+", text, re.M):
-        header, _, *rows = [
+        header, _, *lines = [
             [cell.strip() for cell in line.strip("|\n").split("|")]
             for line in table.splitlines()
         ]
-        for row in rows:
-            for name, cell in zip(header[1:], row[1:]):
-                yield row[0], name, cell
+        yield from (list(zip(header, line)) for line in lines)
+
+
+def cells(page):
+    """Yields, for each cell, its row's first cell, its heading and its text."""
+    for (_, first), *row in rows(read(page)):
+        seeds = dict(row).get("seeds", "")
+        for name, cell in row:
+            if page == "README" and name == "ours":
+                cell = f"{cell.replace('%', '')} ({seeds})"
+            yield first, name, cell
 
 
 def table_numbers(page):
@@ -83,7 +117,7 @@ def table_numbers(page):
             yield from re.findall(r"(?<![\w.])\d+\.\d+", cell)
 
 
-@pytest.mark.parametrize("page", LOGS)
+@pytest.mark.parametrize("page", LOGS.keys() - {"README"})
 def test_numbers_have_a_log(page):
     logged = {
         round(factor * value, digits)
@@ -114,38 +148,107 @@ def published(name):
             yield f"{value:.3f}".removeprefix("0")
 
 
-@pytest.mark.parametrize("page", PAPERS)
+@pytest.mark.parametrize("page", COLUMNS)
 def test_rows_of_a_paper(page):
-    text = (RESULTS / f"{page}.md").read_text(encoding="utf-8")
-    theirs, ours = collections.defaultdict(list), []
+    theirs, ours = collections.defaultdict(list), 0
     for row, name, cell in cells(page):
-        if label := re.match(r"`([\w/]+)`", row):
+        if label := re.match(r"\[?`([\w/]+)`", row):
             preset = label[1] if "/" in label[1] else f"{page}/{label[1]}"
             if name.startswith("published"):
                 theirs[preset] += re.findall(r"[\d.]+", cell)
-            else:
-                found = re.findall(r"([\d.]+)( ± [\d.]+)? (\(\d+\))", cell)
-                ours += [(preset, *each) for each in found]
+            elif re.match(r"ours(:|$)", name) and re.search(r"\d", cell):
+                ours += 1
+                assert cell.startswith(expected(page, preset, name, cell)), row
+    papers = page + BASELINES.get(page, "")
     for name in NAMES:
-        if name.split("/")[0] in (page + PAPERS[page]).split():
-            assert name.removeprefix(f"{page}/") in text
+        if name.split("/")[0] in papers.split():
+            assert name.removeprefix(f"{page}/") in read(page)
             assert sorted(theirs[name]) == sorted(published(name)), name
-    groups = logged(page)
     assert ours
-    for preset, mean, deviation, seeds in ours:
-        run = re.compile(f"[-_/]{preset.replace('/', '[-_]')}[-/]")
-        digits = len(mean.partition(".")[2])
-        assert f"{mean}{deviation} {seeds}" in {
-            described(values, factor, digits)
-            for place, values in groups.items()
-            if run.search(str(place[0]))
-            for factor in (1, 100)
-        }, preset
 
 
-def described(values, factor, digits):
-    """Returns mean, deviation and number of seeds in a table's format."""
-    text = f"{factor * statistics.mean(values):.{digits}f}"
+def expected(page, preset, name, cell):
+    """Returns our number for a row of a paper: the mean, deviation and seeds of
+    the runs of this column."""
+    runs = COLUMNS[page][name].format(
+        row=preset.replace("/", "[-_]"),
+        words="sample" if "sample" in cell else "mode",
+    )
+    return described(find(page, runs), len(cell.split()[0].partition(".")[2]))
+
+
+def find(page, runs, *place):
+    """Returns the measurements of the test text, by seed, of the runs whose
+    study and name match a pattern."""
+    (values,) = [
+        values
+        for (name, *keys), values in logged(page).items()
+        if re.fullmatch(runs, name)
+        and keys[:-1] == [*place, "test"]
+        and keys[-1] in ("accuracy", "perplexity")
+    ]
+    return values
+
+
+def described(values, digits):
+    """Returns the mean, deviation and number of seeds, as in a table."""
+    text = f"{statistics.mean(values):.{digits}f}"
     if len(values) > 1:
-        text += f" ± {factor * statistics.stdev(values):.{digits}f}"
+        text += f" ± {statistics.stdev(values):.{digits}f}"
     return f"{text} ({len(values)})"
+
+
+def test_the_readme_in_short():
+    def mean(runs, *place):
+        return statistics.mean(find("README", runs, *place))
+
+    def better(one, other):
+        return f"{100 * (1 - mean(one) / mean(other)):.1f}%"
+
+    tran, daniluk = "paper/ptb-tran2016-", "paper/ptb-daniluk2017-"
+    memory, sick = f"{tran}rm_tm_gated", "paper/sick-weissenborn2016-"
+    fifths = "small/ptb-daniluk2017-{}-scale0.4-.*-learning_rate0.003"
+    lstm, kvp, control = map(
+        fifths.format, ("lstm", "key_value_predict_786", "lstm_projected")
+    )
+    salton = "small/ptb-salton2017-{}-.*-learning_rate0.5-halve_after8"
+    single, alone = map(salton.format, ("ptb_single", "ptb_lstm"))
+    worse = 100 * (mean(single) / mean(alone) - 1)
+    kong = "{}_512-.*-units100-dropout.*-output_biasTrue(-other_words{})?"
+    gru, two = (
+        find("README", f"pairs/{row}-embedding_range0.5-halveFalse")
+        for row in ("gru_shared", "dual_am_gru_shared")
+    )
+    points = [b - a for a, b in zip(gru, two)]
+    lost = mean(f"{sick}gru_shared") - mean(f"{sick}am_gru_shared")
+    tied = mean("small/ptb-kong2019-" + kong.format("vanilla_tied", ""))
+    noise = "small/ptb-kong2019-" + kong.format("vs_kneser_ney", "mode")
+    dynamic = "together/ptb-kong2019-" + kong.format("vs_kneser_ney", "sample")
+    small, seeds = described(find("README", "defaults/ptb_line_d3"), 1).split(
+        " ("
+    )
+    text = " ".join(read("README").split())
+    for fact in (
+        f"{better(memory, f'{tran}lstm_3')} better than three LSTM layers",
+        f"one LSTM layer (difference {better(memory, f'{tran}lstm_1')},",
+        f"a memory lowers accuracy by {lost:.1f} points",
+        f"seeds, by {min(points):.0f} to {max(points):.0f} points",
+        *(
+            f"{words} {better(f'{daniluk}{row}', f'{daniluk}lstm')}"
+            for words, row in (
+                ("attention is", "attention"),
+                ("key-value-predict attention", "key_value_predict"),
+                ("a wide LSTM without a memory,", "lstm_projected"),
+            )
+        ),
+        f"key-value-predict attention is {better(kvp, lstm)} better than the "
+        f"LSTM, and the control {better(control, lstm)}",
+        f"does not help ({worse:.1f}% worse,",
+        f"perplexity from {tied:.0f} to {mean(noise):.0f}, and dynamic "
+        f"evaluation to {mean(dynamic, 'dynamic'):.0f}.",
+        f"{small} on Penn Treebank ({seeds[:-1]} seeds), and "
+        f"{mean('defaults/ptb_line_d3', 'cache'):.0f} with a cache",
+        # The row of Kneser-Ney in the table.
+        f"#kneser-ney) | | {mean('kneser_ney/ptb-kneser_ney_5'):.1f} | | Penn",
+    ):
+        assert fact in text, fact
