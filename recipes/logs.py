@@ -203,8 +203,11 @@ def main(arguments):
         for path in arguments[2:]:
             keep(path, arguments[1])
         return
+    example = "Name a study, such as docs/results/logs/pairs.jsonl."
+    if arguments and not arguments[0].endswith(".jsonl"):
+        raise UsageError(f"{arguments[0]} is not a study. {example}")
     if not arguments or not read(arguments[0]):
-        raise UsageError("Name a study, such as docs/results/logs/pairs.jsonl.")
+        raise UsageError(example)
     study, *names = arguments
     for name in names:
         run = {**read(study).get(name, {})}

@@ -76,6 +76,8 @@ def test_the_program_prints_and_keeps(run, program, tmp_path, capsys):
     assert "claims.py skips the run" in call("keep", other, run)[2]
     assert "test_losses" not in logs.read(other)["lstm-seed0"]
     assert call()[0] == call("keep", study)[0] == 2
+    status, _, error = call(LOGS / "engines.json")
+    assert status == 2 and "engines.json is not a study. Name a" in error
     assert call("keep", study, tmp_path)[0] == 2
 
 
