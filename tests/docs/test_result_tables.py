@@ -241,8 +241,8 @@ def test_the_readme_in_short():
                 ("a wide LSTM without a memory,", "lstm_projected"),
             )
         ),
-        f"key-value-predict attention is {better(kvp, lstm)} better than the "
-        f"LSTM, and the control {better(control, lstm)}",
+        f"key-value-predict attention is {better(kvp, lstm)} better, and the "
+        f"control {better(control, lstm)}",
         f"does not help ({worse:.1f}% worse,",
         f"perplexity from {tied:.0f} to {mean(noise):.0f}, and dynamic "
         f"evaluation to {mean(dynamic, 'dynamic'):.0f}.",
