@@ -11,6 +11,7 @@ import string
 import corpus_files
 import keras
 import pytest
+from absl import flags
 from told import ROOT
 
 from memlm_keras.data import embedded
@@ -19,10 +20,20 @@ from memlm_keras.experiments import command_line
 from memlm_keras.experiments import experiment
 from memlm_keras.experiments.tables import table
 
+from ..recipes.conftest import loaded
+
 pytestmark = pytest.mark.usefixtures("papers_kept")
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 PAGES = sorted((ROOT / "docs" / "how_to").glob("*.md"))
 RESULTS = sorted((ROOT / "docs" / "results").glob("*.md"))
+ALL_PAGES = [
+    pytest.param(page, id=str(page.relative_to(ROOT)))
+    for page in (
+        *sorted(ROOT.glob("*.md")),
+        *sorted((ROOT / "docs").rglob("*.md")),
+        ROOT / "saved_models" / "README.md",
+    )
+]
 # By default, pages run on PyTorch, which does not compile; exports run on
 # TensorFlow in the same process.
 BACKENDS = dict.fromkeys(
@@ -38,8 +49,8 @@ TRAINED = (
 OF_RUNS = ("attention", "evaluate", "generate", "score", "surprisal")
 SHORT = {"train": ("--epochs=1", "--verbose=0")}
 OTHER_PROGRAMS = (
-    "./onnx_client apt-get c++ cd cp curl docker export lm_eval mkdir node pip "
-    "python python3 torchrun tritonserver".split()
+    "./onnx_client apt-get c++ cat cd cp curl docker export lm_eval mkdir node "
+    "pip python python3 torchrun tritonserver".split()
 )
 
 
@@ -64,12 +75,11 @@ def test_words_are_no_missing_values(page):
 def command_lines(page):
     """Returns the commands of a page, each as one line."""
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
-    if page in PAGES:
-        blocks = re.findall(r"^```bash\n(.*?)^```$", text, re.M | re.S)
-        lines = "".join(blocks).splitlines()
-    else:
+    blocks = re.findall(r"^```bash\n(.*?)^```$", text, re.M | re.S)
+    lines = "".join(blocks).splitlines()
+    if page not in PAGES:
         # Other indented blocks show output.
-        lines = re.findall(r"^ {4}(?:memlm|python|cp|mkdir) .*", text, re.M)
+        lines += re.findall(r"^ {4}(?:memlm|python|cp|mkdir) .*", text, re.M)
     return [" ".join(line.split()) for line in lines]
 
 
@@ -173,8 +183,10 @@ def test_blocks_run(page, folder, servers, run_as_module, capsys):
 def test_commands_can_be_typed(page, folder, monkeypatch, capsys):
     # Files that other lines of the pages create.
     corpus_files.write_documents(folder / "novels", count=40)
-    for name in ("fifth", "tenth"):
+    for name in ("fifth", "tenth", "FOLDER_OF_BOOKS"):
         corpus_files.write_splits(folder / name)
+    for name in ("eliot", "kidnapped", "novel"):
+        corpus_files.write_file(folder / f"{name}.txt")
     for command in command_lines(page):
         program, *arguments = shlex.split(command)
         if program == "memlm":
@@ -186,6 +198,15 @@ def test_commands_can_be_typed(page, folder, monkeypatch, capsys):
         elif program == "python":
             assert (ROOT / arguments[0]).is_file(), command
     capsys.readouterr()
+
+
+@pytest.mark.parametrize("page", ALL_PAGES)
+def test_programs_have_the_flags_of_commands(page):
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    line = r"^ *python recipes/(\w+)\.py\b(.*)"
+    for name, arguments in re.findall(line, text, re.M):
+        with loaded(name):
+            flags.FLAGS([name, *shlex.split(arguments, comments=True)])
 
 
 def check_command(command, arguments, folder, monkeypatch):
@@ -252,17 +273,7 @@ def test_the_trained_command_is_on_a_page():
     assert TRAINED in command_lines(ROOT / "docs" / "how_to" / "own_text.md")
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(page, id=str(page.relative_to(ROOT)))
-        for page in (
-            *sorted(ROOT.glob("*.md")),
-            *sorted((ROOT / "docs").rglob("*.md")),
-            ROOT / "saved_models" / "README.md",
-        )
-    ],
-)
+@pytest.mark.parametrize("page", ALL_PAGES)
 def test_links_exist(page):
     text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S)
     # Code such as `signatures["step"](token_ids=...)` is not a link.
