@@ -37,7 +37,7 @@ FAMILIES = tuple(
     weissenborn2016/am_gru_language_model
 """.split()
 )
-# Signatures of SavedModels that the engines run.
+# Signatures of SavedModels, of which each engine runs all.
 SIGNATURES = ("serving_default", "score", "step", "initial_state")
 # Program that runs another program and prints its peak memory.
 _MEASURED = """

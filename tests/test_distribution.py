@@ -20,7 +20,7 @@ PACKAGE = {
     for path in (ROOT / "memlm_keras").rglob("*")
     if path.is_file()
     and "__pycache__" not in path.parts
-    # Only a clone has the larger trained models and those of papers.
+    # The wheel lacks the largest trained model and the papers' models.
     and "english_large" not in path.parts
     and ("trained" not in path.parts or path.parts[-3] == "memlm")
 }

@@ -25,7 +25,7 @@ class Exported:
         self.load(path, threads)
 
     def losses(self, steps):
-        """Returns the mean loss of all tokens of some steps."""
+        """Returns the mean loss of all tokens that `steps` steps read."""
         outputs = []
         for probabilities, targets in self.read(steps):
             at = np.take_along_axis(probabilities, targets[:, None], axis=1)

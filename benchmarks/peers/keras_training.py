@@ -63,7 +63,7 @@ def draw(case, model):
 
 
 class LayerAlone(Fitted):
-    """Forward and backward pass of a layer; the loss is its mean square."""
+    """Runs a layer and its backward pass from the mean squared output."""
 
     def __init__(self, case, layer):
         self.case = case

@@ -161,7 +161,7 @@ class Streamed(Contender):
 
 
 class LayerAlone(Contender):
-    """Forward and backward pass of a layer; the loss is its mean square."""
+    """Runs a layer and its backward pass from the mean squared output."""
 
     def __init__(self, case, layer):
         super().__init__(case)

@@ -316,8 +316,8 @@ def plot_dependency_attention(
         minimum_pairs: Integer; cells with fewer pairs than this are white, too.
 
     Raises:
-        ValueError: A dependency is not in `attention`, or `minimum_pairs` is
-            not a positive integer.
+        ValueError: A name in `dependencies` is not in `attention`, or
+            `minimum_pairs` is not a positive integer.
 
     Example:
 

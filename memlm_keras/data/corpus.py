@@ -288,8 +288,8 @@ def stored_vocabulary(source, cache_dir, name, **options):
 
 
 def tokenizer_for(vocabulary, size=None, minimum_count=None, **rules):
-    """Returns the vocabulary's tokenizer, or a new one if `vocabulary` is
-    `None`; `rules` are arguments of `Tokenizer`; false values are ignored."""
+    """Returns the vocabulary's tokenizer. Without a vocabulary, makes a
+    `Tokenizer` with the `rules` that are not `None` or `False`."""
     rules = {name: rule for name, rule in rules.items() if rule}
     if vocabulary is None:
         return Tokenizer(**rules)

@@ -138,8 +138,8 @@ def encode_pairs(
             with the next four arguments.
         vocabulary_size, minimum_count: `size` and `minimum_count` of
             `Vocabulary.build`.
-        lowercase, tokenize: `lowercase` and `split` of `Tokenizer`, for strings
-            that the vocabulary encodes.
+        lowercase, tokenize: `lowercase` and `split` of the `Tokenizer` that
+            splits strings into words.
 
     Returns:
         `PairCorpus`.

@@ -279,7 +279,7 @@ def _named(names, fields, optional):
         ]
         if len(places) > 1:
             raise ValueError(
-                f"several columns may be {field}: "
+                f"several columns could be {field}: "
                 f"{', '.join(names[i] for i in places)}. Rename all but one"
             )
         if places:

@@ -1,4 +1,4 @@
-"""Perplexity averaged over dropout masks or samples of smoothed matrices."""
+"""Perplexity averaged over samples of dropout masks or of weights."""
 
 import math
 

@@ -104,7 +104,7 @@ def requests(experiment, asked, before):
 
 
 def plain_perplexity(result):
-    """Returns a `Perplexity` as a dict, with values under other protocols."""
+    """Returns a `Perplexity` as a dict that includes the dict `others`."""
     names = "perplexity loss predicted_tokens total_tokens protocol".split()
     others = {k: plain_perplexity(v) for k, v in result.others.items()}
     return {name: getattr(result, name) for name in names} | others

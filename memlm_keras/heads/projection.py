@@ -365,7 +365,7 @@ def block_losses(
     words_first=False,
 ):
     """Computes the cross-entropy of targets, float32 `(positions,)`, in blocks
-    of inputs `(positions, units)`; returns 0 where the weight is 0."""
+    of inputs `(positions, units)`; 0 at positions with weight 0."""
     # Products are computed in the dtype of the inputs, sums in float32.
     if weights is None:
         weights = ops.ones_like(targets, dtype="float32")

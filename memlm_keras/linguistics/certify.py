@@ -438,8 +438,8 @@ class _Reader:
         return np.asarray(scores[weights > 0], "float64")
 
     def unseen(self, place):
-        """Returns log-probabilities of all words at a position of a text whose
-        tokens from that position on are replaced."""
+        """Replaces all tokens from a position on by other tokens, and returns
+        the log-probabilities of all words at this position."""
         changed = self.change(self.text, place, len(self.text))
         return self.distributions(changed)[place]
 

@@ -158,8 +158,8 @@ class Backbone:
         sample_weight=None,
         positions=None,
     ):
-        """Applies the head, and the mixture if there is one, to the outputs of
-        all steps; returns a `Prediction` and the mixture's state."""
+        """Applies the head, and a cache or pointer as mixture, if any, to the
+        outputs of all steps; returns a `Prediction` and the mixture's state."""
         projected = outputs
         if positions is not None:
             projected = take_steps(outputs, positions)

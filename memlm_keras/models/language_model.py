@@ -316,7 +316,7 @@ class LanguageModel(StreamingModel, SequenceModel):
 
     @property
     def non_trainable_variables(self):
-        """Keras' non-trainable variables, and those of a running evaluation."""
+        """Adds the state of a running `evaluate` to Keras' variables."""
         variables = super().non_trainable_variables
         if (carried := self.__dict__.get("_carried")) is None:
             return variables

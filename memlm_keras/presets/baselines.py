@@ -246,7 +246,7 @@ class GraveRow(UniformRow):
             "keras.optimizers.Adagrad",
             learning_rate=0.2,
             global_clipnorm=0.1,
-            # Keras' 0.1 would make the updates by clipped gradients too small.
+            # Clipped gradients are small against Keras' initial sum of 0.1.
             initial_accumulator_value=0.0,
         )
 

@@ -150,7 +150,7 @@ class Table:
         measures: tuple of `Measure`s.
         dataset: string, name of the paper's dataset, or `None`.
         only_dataset: whether the measures need this dataset.
-        lines: `None`, or a pair of a detail and the name of a measure: the axes
+        lines: `None`, or an option, such as `"window"`, and a measure: the axes
             of a plot with one line for each preset.
         choose_by: name of the measure that selects the best combination from a
             row's grid, or `None`.

@@ -15,7 +15,7 @@ from memlm_keras.presets.table import TableRow
 from memlm_keras.presets.table import table_rows
 from memlm_keras.registry import Paper
 
-# Texts of Table 2; keys of published numbers contain the names given here.
+# Corpora of Table 2, by the name that keys of published numbers begin with.
 TEXTS = {
     "german": "German, 22M training words",
     "italian": "Italian, 29M training words",

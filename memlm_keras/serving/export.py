@@ -1,4 +1,4 @@
-"""Exports models as SavedModels or files, with any backend."""
+"""Exports models in all formats, such as SavedModel and ONNX."""
 
 import importlib.util
 import json

@@ -171,7 +171,7 @@ class FusedAdam(keras.optimizers.Adam):
 
         places = [*map(self._get_variable_index, variables)]
         # Keras puts the bias correction into the rate, and adds epsilon to the
-        # uncorrected root. A large step number turns off the kernel's own
+        # uncorrected root. A large step number turns off PyTorch's
         # correction. The rate stays a tensor to avoid synchronizing the GPU.
         step = ops.cast(self.iterations, "float32") + 1.0
         rate = learning_rate * ops.sqrt(1.0 - self.beta_2**step)

@@ -104,7 +104,7 @@ def test_damaged_tables_name_their_line(name, data, message, tmp_path):
     [
         ("a.tsv", "first\tsecond\nw1 w2\tw3 w4\n", "line 1 looks like a head"),
         ("a.tsv", "good\tother\nw1\tw2\n", "line 1: .*no column bad. Receiv"),
-        ("a.csv", "right,Good_,bad,good\n,,,1\n", "several columns may be g"),
+        ("a.csv", "right,Good_,bad,good\n,,,1\n", "several columns could be g"),
         ("a.csv", "w1,w2,w3,w4\nw1,w2,w3,w4\n", "column good and no col"),
         ("a.jsonl", '{"right": "w1"}', "line 1: there is no column bad"),
     ],

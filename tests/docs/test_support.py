@@ -256,8 +256,7 @@ FORMATS = ("SavedModel", "ONNX", "LiteRT", "LiteRT, int8")
 
 
 def cell(feature, *arguments):
-    """Returns the cell of a feature; raises errors for which there is no
-    note."""
+    """Returns the table's text for a feature; raises unexpected errors."""
     try:
         return feature(*arguments) or "✓"
     except Absent:

@@ -122,7 +122,7 @@ def test_a_context_is_read_once_and_few_shapes_are_compiled(monkeypatch):
     monkeypatch.setattr(model, "_attend", attend_to)
     monkeypatch.setattr(model, "_score", score_of)
     cloze_scores(model, questions, VOCABULARY, 4, 0)
-    # One end of a sentence follows each sentence of a context.
+    # An end-of-sentence token follows each sentence of a context.
     lengths = [sum(len(s) + 1 for s in each.context) for each in questions]
     assert sorted(rows) == sorted(lengths)
     powers = {2**exponent for exponent in range(8)}

@@ -18,8 +18,8 @@ every_way = pytest.mark.parametrize("way", ["chosen", "blocks"])
 
 
 def numbers(seed, batch, time, slots, units):
-    """Draws keys, queries, a kernel, a mask of seen slots, and a direction of
-    the scores."""
+    """Draws keys, queries, a kernel, a mask of seen slots, and weights for a
+    sum of the scores."""
     random = np.random.default_rng(seed)
 
     def draw(*shape):
