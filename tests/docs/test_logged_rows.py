@@ -1,11 +1,9 @@
-"""Compares each row of tables with the logs of texts and the benchmarks."""
+"""Compares the tables of the performance page with measurements."""
 
 import json
-import math
 import re
 import statistics
 
-import pytest
 from told import ROOT
 
 import logs
@@ -16,211 +14,10 @@ from benchmarks.suites import CASES
 from .test_result_tables import RESULTS
 from .test_result_tables import rows
 
-ENGLISH = "`memlm/english`", "`memlm/english_large`"
-BOOKS = "kidnapped400", "kidnapped", "room", "mary_barton"
-# Rows of sizes, settings and headings.
-UNLOGGED = (
-    "layers, units, tied embeddings",
-    "training",
-    "**perplexity of a known word**",
-    "**minutes of the command**",
-    "**perplexity of a piece**",
-)
 LIBRARIES = {"PyTorch": "torch", "JAX": "jax", "TensorFlow": "tensorflow"}
 # Cases of the table of models; the first of a model counts.
 MODELS = "memories", "associative_layer", "delta_rule_layer", "smoothing"
 PEERS = {"plain Keras": "plain_keras", "memlm_keras": "package"}
-
-
-def texts(study):
-    """Returns the printed texts of a study, by the names of its runs."""
-    runs = logs.read(RESULTS / "logs" / f"{study}.jsonl").items()
-    return {name: run["text"] for name, run in runs if "text" in run}
-
-
-def columns(text, label):
-    """Returns the cells after a label in a printed table."""
-    (line,) = re.findall(rf"^\| {re.escape(label)} \| (.*) \|$", text, re.M)
-    return line.split(" | ")
-
-
-def share(part, whole):
-    """Returns by how much a perplexity is lower, in percent."""
-    return f"{1 - part / whole:.0%}"
-
-
-def english():
-    found = texts("english")
-    numbers = logs.numbers(RESULTS / "logs" / "english.jsonl")
-    perplexity = r"^perplexity ([\d.]+) = exp\(([\d.]+) nats .*?([\d.]+) per w"
-    tests = [
-        [float(x) for x in re.findall(perplexity, found[name], re.M)[-1]]
-        for name in ("log", "large_log")
-    ]
-    pieces, nats, words = zip(*tests)
-    cached = float(
-        re.findall(r"^perplexity (\S+) =", found["kneser_ney"], re.M)[1]
-    )
-    characters = sum(
-        int(count) * math.log2(float(perplexity)) / float(bits)
-        for count, perplexity, bits in re.findall(
-            r"^test .* (\d+) pieces, perplexity (\S+), .* (\S+) bits per",
-            found["books"],
-            re.M,
-        )
-    )
-    parameters = [
-        re.search(r"^([\d,]+) parameters", found[name], re.M)[1]
-        for name in ("log", "large_log")
-    ]
-    yield (
-        "parameters",
-        *(
-            f"{int(count.replace(',', '')) / 1e6:.1f} million"
-            for count in parameters
-        ),
-    )
-    yield "perplexity of a piece", *map("{:.2f}".format, pieces)
-    yield (
-        f"below Kneser-Ney with a cache ({cached:.1f})",
-        *(share(each, cached) for each in pieces),
-    )
-    yield (
-        "perplexity of a word, punctuation attached",
-        *map("{:.1f}".format, words),
-    )
-    yield (
-        "bits per character",
-        *(f"{each / math.log(2) / characters:.3f}" for each in nats),
-    )
-    for suite, label in (
-        ("blimp", "BLiMP, 95% interval over pairs"),
-        ("syntaxgym", "SyntaxGym, 95% interval over items"),
-    ):
-        overall = [
-            columns(found[f"{s}{suite}"], "overall") for s in ("", "large_")
-        ]
-        yield label, *(f"{each[1]} ({each[2]})" for each in overall)
-    for label, engine in (
-        ("ms a word, one token at a time, PyTorch", "torch step"),
-        ("the same, ONNX Runtime", "onnxruntime step"),
-        ("ms a word, a whole text, PyTorch", r"torch step \S+ score"),
-    ):
-        times = re.findall(
-            rf"^memlm/\w+ {engine} (\S+)", found["large_speed"], re.M
-        )
-        yield (
-            label,
-            *(f"{float(t):.{1 if float(t) >= 1 else 2}f}" for t in times),
-        )
-
-    known = re.findall(
-        r"^\S+ (\S+) 0\.\d+$", found["further/known_words"], re.M
-    )
-    small, before, further = (
-        [float(x) for x in known[i:12:3]] for i in range(3)
-    )
-    title = "`memlm/english`, trained further"
-    for label, values in (
-        ("`memlm/small`", small),
-        (f"{ENGLISH[0]} as it is", before),
-        (title, further),
-    ):
-        yield label, *map("{:.1f}".format, values)
-    yield "below `memlm/small`", *map(share, further, small)
-    for label, start in ("`memlm/small`", ""), (title, "memlm/english "):
-        times = re.findall(
-            rf"^(\d+):(\S+)  memlm train {start}--dataset=unseen/",
-            found["further/times"],
-            re.M,
-        )
-        yield label, *(f"{int(m) + float(s) / 60:.1f}" for m, s in times)
-    for label, run, digits, *place in (
-        (
-            "Kneser-Ney with a cache",
-            "further",
-            1,
-            "comparison",
-            "kneser_ney_with_cache",
-        ),
-        ("`memlm/small` on pieces", "pieces", 1),
-        (f"{ENGLISH[0]} as it is", "further", 1, "comparison", "before"),
-        ("trained further", "further", 1),
-        ("with dynamic evaluation", "further", 1, "dynamic"),
-        ("bits per character, trained further", "further", 3, "comparison"),
-    ):
-        last = ["bits_per_character"] if digits == 3 else ["test", "perplexity"]
-        values = [
-            numbers[f"further/{b}_{run}", *place, *last][0] for b in BOOKS
-        ]
-        yield label, *(f"{value:.{digits}f}" for value in values)
-    values = [
-        numbers[f"further/{b}_small", "tokens_per_second"][0] for b in BOOKS
-    ]
-    seconds = [
-        numbers[f"further/{b}_small", "seconds_per_epoch"][0] for b in BOOKS
-    ]
-    yield (
-        "thousands of tokens for training, `memlm/small`",
-        *(f"{a * b / 1000:.0f}" for a, b in zip(values, seconds)),
-    )
-
-
-def minimal_pairs():
-    found = texts("minimal_pairs")
-    for name, text in texts("english").items():
-        if name.endswith(("blimp", "syntaxgym", "garden_paths")):
-            large, suite = re.fullmatch("(large_)?(.*)", name).groups()
-            if suite == "garden_paths":
-                run = "english_large" if large else "english"
-                text = re.sub(r"^(?=\d)", f"{run} ", text, flags=re.M)
-                found[suite] += text
-            found[f"{suite}_english{'_large' if large else ''}"] = text
-
-    def scores(run):
-        yield columns(found[f"blimp_{run}"], "overall")[3]
-        yield columns(found[f"syntaxgym_{run}"], "overall")[1]
-        for condition in ("NPS", "NPZ", "MVRR"):
-            row = rf"^{run} \d+ {condition}_UAMB \w+ (?:0 )?(\S+) (\S+)$"
-            bits = re.findall(row, found["garden_paths"], re.M)
-            added = [
-                float(with_it) - float(without) for with_it, without in bits
-            ]
-            yield f"{statistics.mean(added):.2f}" if bits else ""
-
-    for label, words, *runs in (
-        ("Kneser-Ney, order 5", "0.5 million", "kneser_ney"),
-        ("LSTM, two seeds", "0.5 million", "lstm_seed0", "lstm_seed1"),
-        (
-            "delta rule, two seeds",
-            "0.5 million",
-            "delta_rule_seed0",
-            "delta_rule_seed1",
-        ),
-        ("Kneser-Ney, order 5", "10 million", "kneser_ney_10m"),
-        (f"{ENGLISH[0]}, an LSTM", "10 million", "english"),
-        ("delta rule, the same recipe", "10 million", "delta_rule_10m"),
-        (ENGLISH[1], "10 million, 12 epochs", "english_large"),
-    ):
-        yield label, words, *map(", ".join, zip(*map(scores, runs)))
-    ngrams, lstm, _, gpt = columns(found["blimp_english"], "overall")[7:]
-    yield "5-gram of BLiMP's authors", "3 billion", ngrams, "", "", "", ""
-    yield "LSTM of BLiMP's authors", "83 million", lstm, "", "", "", ""
-    suites = columns(found["syntaxgym_english"], "overall")[-1]
-    yield "GPT-2", "", gpt, suites, "", "", ""
-    runs = "kneser_ney_10m", "delta_rule_10m", "english", "english_large"
-    for name in re.findall(
-        r"^\| phenomenon (\S+)", found["blimp_english"], re.M
-    ):
-        accuracies = [
-            columns(found[f"blimp_{run}"], f"phenomenon {name}") for run in runs
-        ]
-        published = [accuracies[0][i] for i in (7, 8, 10)]
-        yield (
-            name.replace("_", " "),
-            *(cells[3] for cells in accuracies),
-            *published,
-        )
 
 
 def performance():
@@ -256,7 +53,7 @@ def performance():
     for name in {contender.split()[-1] for contender in models}:
         each = [f"package {backend} {name}" for backend in LIBRARIES.values()]
         yield name, *(models.get(contender, "") for contender in each)
-    (times,) = (t for n, t in texts("gpu").items() if n == "times")
+    times = logs.read(RESULTS / "logs" / "gpu.jsonl")["times"]["text"]
     for label, model in (
         ("two", "2x1024/400 b128 s70"),
         *(
@@ -276,24 +73,15 @@ def performance():
         yield tuple(row)
 
 
-@pytest.mark.parametrize(
-    "page, expected",
-    [
-        ("results/english", english),
-        ("results/minimal_pairs", minimal_pairs),
-        ("performance", performance),
-    ],
-    ids=["english", "minimal_pairs", "performance"],
-)
-def test_rows_have_the_numbers_of_their_logs(page, expected):
-    logged = set(expected())
-    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+def test_rows_of_performance_have_the_numbers_of_their_logs():
+    logged = set(performance())
+    text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     compared = 0
     for row in rows(text):
         label, *found = (cell for _, cell in row)
-        if row[0][0] in ("work", "backend") or label in UNLOGGED:
+        if row[0][0] in ("work", "backend"):
             continue
-        if row[0][0] == "model" and page == "performance":
+        if row[0][0] == "model":
             # Names of models are followed by their sizes.
             label = re.match(r"`?([\w/]+)", label)[1]
         compared += 1
