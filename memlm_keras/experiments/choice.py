@@ -45,11 +45,11 @@ _PROJECTED, _PROJECTS = {"units": 248, "embedding_dim": 200}, (300_000, 10**6)
 _LONG = 500_000
 # Maximum number of epochs of other presets.
 _MOST_EPOCHS = 40
-# `memlm/` presets whose sizes a paper's preset gets; limits as in `_ROWS`.
+# `memlm/` presets whose sizes a paper's preset gets, by training tokens.
 _FITTED_TO = {"small": 200_000, "medium": 2_000_000, "large": _ANY}
 _SIZES = {"scale", "units", "embedding_dim"}
 _SCHEDULES = ("halve_after", "linear_decay", "halve")
-# Lines read to choose the tokenizer, and the reason to print for each one.
+# Lines read to choose a tokenizer, and the reason to print for each tokenizer.
 _LINES = 1000
 _SPLITS = {
     "characters": "This text has few spaces between its words, so its tokens "
@@ -74,8 +74,8 @@ class Preset(NamedTuple):
 
 
 def find_preset(name):
-    """Returns the `Preset` with a name, which may omit the paper if the row's
-    name is unique; presets take precedence over trained models."""
+    """Returns the `Preset` called `name`. A name without its paper must be
+    unique. Presets precede trained models of the same name."""
     if ngrams := _NGRAM_MODEL.fullmatch(name):
         return Preset(name, options.KNESER_NEY, order=int(ngrams[1]))
     rows = {}
@@ -113,7 +113,7 @@ def find_preset(name):
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """A preset and options for a text, and sentences with the reasons."""
+    """Preset and options chosen for a text, with the reasons as sentences."""
 
     preset: str
     options: dict
@@ -139,8 +139,8 @@ class Choice:
 def choose_preset(dataset, preset=None, **given):
     """Chooses a preset and options for a text, or options for a given preset.
 
-    Without `preset`, chooses the tokenizer, and the preset `memlm/...` for the
-    text's size. A paper's preset gets the size and rates of a `memlm/` preset.
+    Without `preset`, chooses a tokenizer, and a `memlm/` preset by the text's
+    length. A paper's preset gets sizes and rates of a `memlm/` preset.
 
     Args:
         dataset: string, as for `Experiment`.
@@ -201,7 +201,7 @@ def choose_preset(dataset, preset=None, **given):
 
 
 def _own_settings(preset, corpus, given, reasons):
-    """Returns options and `run` arguments for a `memlm/` preset."""
+    """Returns options and `run` arguments for a `memlm/` preset, two dicts."""
     tokens, size = len(corpus.train.tokens), len(corpus.vocabulary)
     smallest = preset == SMALLEST
     sized = not given.keys().isdisjoint(_SIZES)
@@ -257,7 +257,7 @@ def _own_settings(preset, corpus, given, reasons):
 
 
 def _fitted_settings(preset, corpus, given, reasons):
-    """Returns options and `run` arguments for a paper's preset."""
+    """Returns options and `run` arguments for a paper's preset, two dicts."""
     tokens, starts = len(corpus.train.tokens), corpus.train.document_starts
     row = registry.find(preset)[1]
     own_row = registry.find(_OWN + _up_to(tokens, _FITTED_TO))[1]
@@ -288,13 +288,13 @@ def _is_own(preset):
 
 
 def _up_to(tokens, limits):
-    """Returns the first key whose limit is at least `tokens`."""
+    """Returns the first key in `limits` whose value is at least `tokens`."""
     return next(key for key, most in limits.items() if tokens <= most)
 
 
 def _fitted(row, ours, tokens):
-    """Returns options that fit a paper's preset to a text, with the size,
-    optimizer and learning rates of the `memlm/` preset `ours`."""
+    """Returns options for the preset `row` of a paper and a text of `tokens`
+    tokens, with sizes and rates of the `memlm/` preset `ours`."""
     # For a short text, a batch has as many tokens as one of `ours`. With larger
     # batches, an epoch has so few updates that the rate is halved too soon.
     rows = _up_to(tokens, _BATCH_SIZE) * ours.segment_length
@@ -318,15 +318,15 @@ def _fitted(row, ours, tokens):
 
 
 def _tokenize(path):
-    """Returns the tokenizer for a text, and the reason; `None` if splitting at
-    white space works well."""
+    """Returns the name of a tokenizer for a text, and the reason. Both are
+    `None` if splitting at white space is enough."""
     for training in (path / "train", path / "train.txt"):
         path = training if training.exists() else path
     try:
         lines = itertools.islice(TextSource(path).sentences(), _LINES)
         words = [word for line, _ in lines for word in line.split()]
     except (OSError, ValueError):
-        # Loading the corpus reports the error in reading the text.
+        # A text that cannot be read raises an error when the corpus is loaded.
         return None, None
     split = split_for(words)
     return split, _SPLITS.get(split)

@@ -128,7 +128,7 @@ class Command:
         }
 
     def run(self, positional, values, typed):
-        """Calls the function; returns the exit status or `None`.
+        """Calls the function, and returns its exit status, which may be `None`.
 
         `typed` is the command line, which some functions record in files."""
         arguments = dict(vars(positional))
@@ -158,8 +158,8 @@ class Command:
 def command(help, places, *own, **groups):
     """Decorator that makes a `Command` from a function.
 
-    The function takes each option of `own` as a keyword argument, whose default
-    is the option's. The function takes each group of options as one dict."""
+    Each option in `own` is passed to the function as a keyword argument, whose
+    default is also the option's. Each group of options is passed as a dict."""
 
     def make(function):
         parameters = inspect.signature(function).parameters
@@ -181,7 +181,7 @@ def _parameter(name):
 
 
 class _Commands(collections.UserDict):
-    """Commands by name; imports the file of a command on access."""
+    """Maps names to `Command`s; a command's file is imported on access."""
 
     def __getitem__(self, name):
         file = f"memlm_keras.experiments.commands.{self.data[name]}"
@@ -205,7 +205,7 @@ COMMANDS = _Commands(
 
 
 def _describe(option):
-    """Yields the lines of `--help` for an option."""
+    """Yields the lines that describe an option in `--help`."""
     text = option.help
     if option.default is not None:
         text = f"{text.rstrip('.')}; by default {option.default}."
@@ -284,8 +284,8 @@ def _run(arguments):
 
 
 def _files_to_write(command, positional, values):
-    """Returns the output paths; raises `UsageError` for a folder, a file in
-    use, or a wrong suffix."""
+    """Returns the paths of the files that a command writes. Raises `UsageError`
+    for a folder, a file that the command reads, or a wrong suffix."""
     suffixes = {o.name: o.writes for o in command.options}
     written = {k: v for k, v in values.items() if suffixes.get(k) is not None}
     for name, path in written.items():
@@ -315,8 +315,8 @@ def _files_to_write(command, positional, values):
 
 
 def _status(error, arguments):
-    """Returns the exit status for an error: 2 if the command is wrong, such as
-    a missing path, and otherwise 1."""
+    """Returns the exit status for an error: 2 for a wrong command, such as one
+    with a path that does not exist, and 1 otherwise."""
     if isinstance(error, options.OF_PATHS) and error.filename is not None:
         values = (
             a.partition("=")[2] if _FLAG.fullmatch(a) else a for a in arguments

@@ -24,8 +24,8 @@ _LEARNED = 0.8
 
 
 def compare(experiment, model, asked, verbose, before):
-    """Returns the perplexities of n-gram models, the words that the neural
-    model predicts much better, and generated lines, as a dict."""
+    """Returns a dict with the perplexities of n-gram models, the words that the
+    neural model predicts much better, and generated lines."""
     import numpy as np
 
     from memlm_keras.data.batches import concatenate_batches
@@ -86,7 +86,7 @@ def _perplexities(model, corpus):
 def warn_if_little_is_learned(experiment, results, command, compared=False):
     """Prints advice if the test perplexity is hardly below the unigram model's.
 
-    If `compared`, the advice about epochs is left to `describe`."""
+    If `compared`, `describe` gives the advice about epochs."""
     corpus = experiment.corpus
     if not datasets.can_be_counted(corpus):
         return
@@ -129,7 +129,7 @@ def _flags(command):
 
 
 def _gained(vocabulary, words, nats):
-    """Returns the words whose occurrences save the most bits in total."""
+    """Returns `[word, count, mean bits saved]` for the words that save most."""
     import numpy as np
 
     counts = np.bincount(words, minlength=len(vocabulary))
@@ -159,8 +159,8 @@ def _generated(experiment, model):
 
 
 def _behind_counting(results, rows):
-    """Yields advice if the model is worse than Kneser-Ney, comparing both
-    without a cache or both with a cache."""
+    """Yields advice if the model is worse than Kneser-Ney. A model with a cache
+    is compared with Kneser-Ney with a cache."""
     pairs = {"": (rows["this model"], rows["Kneser-Ney, order 5"])}
     if cached := rows.get("this model with a cache"):
         pairs[" with a cache"] = cached, rows["Kneser-Ney with a cache"]

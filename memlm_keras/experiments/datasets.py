@@ -14,8 +14,8 @@ _TREEBANK_FILE = re.compile(rf"(?:(.+)-ud-)?({'|'.join(_TREEBANK)})\b.*")
 
 
 class Dataset:
-    """The corpus of the option `dataset`, loaded by `load`; raises `UsageError`
-    if the dataset does not exist or does not use an option in `reading`."""
+    """The corpus that the option `dataset` names. Raises `UsageError` if it
+    does not exist, or if it does not use an option in the dict `reading`."""
 
     def __init__(self, name, kind, sentences=False, reading=None):
         self.name = str(name)
@@ -30,7 +30,7 @@ class Dataset:
 
     @property
     def label(self):
-        """Name used in run folders and tables."""
+        """Name of the dataset in run folders and tables."""
         train_on = self.reading.get("cbt_train_on", "books")
         if self.name == "cbt" and train_on != "books":
             return f"cbt-{train_on}"
@@ -68,9 +68,9 @@ class Dataset:
         return paths
 
     def load(self, vocabulary=None, labels=None, whole=False):
-        """Loads the corpus; takes vocabulary and labels from the training text
-        if they are `None`. If `whole`, a single file of pairs is the test set
-        and is not split."""
+        """Loads the corpus. A `vocabulary` or `labels` of `None` are taken from
+        the training text. If `whole`, a single file of pairs becomes the test
+        set and is not split."""
         with options.wrong_use():
             corpus = self._load(vocabulary, labels, whole)
             if (lines := self.reading.get("training_lines")) is not None:
@@ -171,7 +171,7 @@ class Dataset:
 
 
 def _find_splits(path):
-    """Returns the paths of the three splits in a folder, or `None`."""
+    """Returns the paths of three splits in a folder; `None` without splits."""
     found = {}
     for names in _SPLITS:
         paths = [path / f"{n}{end}" for n in names for end in ("", ".txt")]
@@ -198,7 +198,7 @@ def reads_sentences(preset):
 
 
 def has_documents(corpus, required=False):
-    """Returns whether a corpus has documents; can also require documents."""
+    """Returns whether a corpus has documents; raises if `required` and not."""
     has = corpus.train.document_starts is not None
     if required and not has:
         raise options.UsageError(
@@ -237,7 +237,7 @@ def unit_of(vocabulary):
 def can_be_counted(corpus):
     """Returns whether n-gram models accept the vocabulary of a corpus, in which
     the end of a sentence must have the id 0."""
-    # `memlm_keras.ngrams` also has this end-of-sentence id, but imports Keras.
+    # `memlm_keras.ngrams` defines this id too, but importing it imports Keras.
     return corpus.vocabulary.end_of_sentence_id == 0
 
 
@@ -269,7 +269,7 @@ def reads_documents(experiment):
 
 
 def sentence_batches(experiment, split, **arguments):
-    """Returns batches of whole sentences of an experiment's corpus."""
+    """Returns batches of whole sentences from a split of the corpus."""
     settings = experiment.settings
     return experiment.corpus.sentence_batches(
         split,
@@ -281,7 +281,7 @@ def sentence_batches(experiment, split, **arguments):
 
 
 def evaluation_batches(experiment, model, split):
-    """Returns the batches of a split for the reported perplexity."""
+    """Returns the batches of a split for computing its perplexity."""
     corpus, settings = experiment.corpus, experiment.settings
     if reads_sentences(experiment.preset):
         if model.causal:

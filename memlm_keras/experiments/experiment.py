@@ -161,7 +161,7 @@ class Experiment:
 
     @functools.cached_property
     def settings(self):
-        """JSON values that identify the run."""
+        """Dict of JSON values that identify the run."""
         settings = {
             "preset": self.preset_name,
             "units": self.preset.get("units"),
@@ -178,7 +178,7 @@ class Experiment:
         return {k: v for k, v in settings.items() if v is not None}
 
     def epochs(self, epochs=None, patience=None):
-        """Returns epochs and patience; `None` means the preset's value."""
+        """Returns `(epochs, patience)`, with the preset's values for `None`."""
         schedule = self.preset["schedule"]
         planned = schedule.get("epochs")
         if epochs is None:
@@ -222,7 +222,7 @@ class Experiment:
         )
 
     def measure(self, model, verbose=0):
-        """Measures a trained model; returns a dict by split."""
+        """Measures a trained model; returns a dict from splits to results."""
         raise NotImplementedError(
             f"{type(self).__name__} must implement `measure`."
         )
@@ -509,8 +509,8 @@ class Experiment:
         return results
 
     def _summary(self, log, improved, finite):
-        """Returns epochs and speed of a run. If epochs tie, the first is the
-        best; 0 means that no epoch improved the model."""
+        """Returns a dict with the epochs and the speed of a run. The best epoch
+        is the first of equals, and 0 if no epoch improved the model."""
         best = max if self.mode == "max" else min
         monitor = [row[self.monitor] for row in log]
         if not finite:
@@ -536,8 +536,8 @@ class Experiment:
         verbose=0,
         last=False,
     ):
-        """Trains or resumes, and keeps the weights of the best epoch, or of the
-        last if `last`; returns whether the loss stayed finite, and the
+        """Trains or resumes, and keeps the weights of the best epoch (of the
+        last one if `last`). Returns whether the loss is finite, and the
         validation batches."""
         import keras
 
@@ -641,7 +641,7 @@ def run_name(label, preset, overrides, seed):
 
 
 def name_parts(overrides):
-    """Returns the parts of a run folder's name for the overrides."""
+    """Returns the parts that overrides add to the name of a run folder."""
     parts = []
     for name, value in overrides.items():
         label = options.OVERRIDES[name].label
@@ -654,7 +654,7 @@ def name_parts(overrides):
 
 
 def experiment_of(folder, **changes):
-    """Returns the experiment of a `RunFolder`, with `changes` applied."""
+    """Returns a run's `Experiment`, with `changes` to its arguments."""
     recipe = folder.recipe()
     try:
         own = None if changes else folder

@@ -51,7 +51,7 @@ def check_pictures(experiment, pictures):
 
 
 def analyses_of(pictures):
-    """Returns the requested analyses; raises `UsageError` for unknown ones."""
+    """Returns the names of the requested analyses, or raises `UsageError`."""
     names = [n for n in pictures.get("analyses", "").split(",") if n]
     for name in names:
         if name not in ANALYSES:
@@ -63,8 +63,8 @@ def analyses_of(pictures):
 
 
 def draw_language_model(experiment, model, folder, pictures, verbose=1):
-    """Draws the attention of a model, if it attends to earlier tokens, and the
-    requested analyses; returns the paths of the pictures."""
+    """Draws a model's attention and the requested analyses; returns the paths.
+    Draws nothing unless a causal model attends to earlier tokens."""
     if model.attending is None or not model.causal:
         return []
     corpus = experiment.corpus
@@ -73,7 +73,7 @@ def draw_language_model(experiment, model, folder, pictures, verbose=1):
     batches = evaluation_batches(experiment, model, "test")
     drawn = [folder / "attention.png"]
     tokens = _passage(corpus, batches, pictures.get("passage", _PASSAGE))
-    # Slots before the passage are empty.
+    # Memory slots from before the passage are empty.
     weights = model.attention(tokens[None])[0][:, -len(tokens) :]
     memlm.analysis.plot_attention(
         weights,
@@ -107,8 +107,8 @@ def draw_sentence(models, corpus, path, sentence=None):
 
 
 def drawn_words(corpus, sentence=None):
-    """Returns the words of `sentence`, by default the longest sentence of the
-    test text with at most 20 words and no unknown word."""
+    """Returns the words of `sentence`. By default, chooses the longest sentence
+    of the test text with at most 20 words, all in the vocabulary."""
     vocabulary = corpus.vocabulary
     unknown = vocabulary.unknown_id
     if sentence is not None:
@@ -131,7 +131,7 @@ def drawn_words(corpus, sentence=None):
 
 
 def draw_lines(panels, path, x_label, y_label):
-    """Draws panels `{title: {label: {x: summary}}}` side by side as PNG."""
+    """Draws line plots, `{title: {label: {x: summary}}}`, in one PNG file."""
     # `pictures` imports Keras, which a finished run does not need.
     from memlm_keras.analysis import pictures
 
@@ -212,7 +212,7 @@ def draw_curve(log, monitor, path, title):
 
 
 def _passage(corpus, batches, length):
-    """Returns the first tokens of the test text, or its first sentence."""
+    """Returns the first tokens of the test text, or of its first sentence."""
     tokens = corpus.test.tokens
     if getattr(batches, "context_of", None) == "sentence":
         # A sentence model reads an end token, then one sentence.
@@ -302,7 +302,7 @@ def _draw_dependencies(experiment, model, title, path, pictures, verbose):
 
 
 def _parses(experiment, pictures):
-    """Returns the name and parsed sentences of a file or a treebank."""
+    """Returns the name and parsed sentences of a treebank or CoNLL-U file."""
     treebank = experiment.dataset.treebank
     if "conllu" in pictures:
         paths = [pathlib.Path(pictures["conllu"])]

@@ -43,7 +43,7 @@ _STATED = "halve optimizer match_parameters window other_words memory".split()
 
 
 class LanguageModelExperiment(Experiment):
-    """A language model of continuous text, documents or sentences."""
+    """Experiment with a language model of text, documents or sentences."""
 
     kind = options.LANGUAGE_MODEL
 
@@ -62,7 +62,7 @@ class LanguageModelExperiment(Experiment):
 
     @property
     def is_further(self):
-        """Whether the experiment trains a trained model further."""
+        """Whether the experiment continues the training of a trained model."""
         return "trained" in self.preset
 
     def _settings(self):
@@ -126,8 +126,8 @@ class LanguageModelExperiment(Experiment):
         return read_preset(self.preset_name, sizes)["model"]
 
     def _callbacks(self, model):
-        """Returns the callbacks that set the learning rate; a linear decay sets
-        the optimizer's schedule instead."""
+        """Returns callbacks that set the learning rate. For a linear decay, the
+        optimizer gets a schedule, and the callback only logs its rate."""
         from keras import callbacks
         from keras.optimizers import schedules
 
@@ -198,7 +198,7 @@ class LanguageModelExperiment(Experiment):
         return self.noised(batches), validation
 
     def _text_batches(self):
-        """Returns the training batches, without noise."""
+        """Returns the training batches, before data noising."""
         settings = self.settings
         if datasets.reads_sentences(self.preset):
             return datasets.sentence_batches(
@@ -305,8 +305,8 @@ class LanguageModelExperiment(Experiment):
 
 
 def _prompt(corpus):
-    """Returns the prompt of an example: the first words of a test sentence, or
-    words within one, without punctuation, which a shell might interpret."""
+    """Returns words of a test sentence as an example prompt, if possible its
+    first ones. They contain no punctuation, which a shell might interpret."""
     vocabulary, tokens = corpus.vocabulary, np.asarray(corpus.test.tokens)
     end, within = vocabulary.end_of_sentence_id, []
     for sentence in np.split(tokens, np.flatnonzero(tokens == end)):
@@ -364,8 +364,8 @@ def _dropout_of(overrides):
 
 
 def _shortened(split, rows, most):
-    """Returns a split shortened to at most `most` tokens, in `rows` equally
-    spaced pieces."""
+    """Shortens a split to at most `most` tokens: the beginnings of `rows`
+    equally long parts of the text."""
     if most is None or len(split) <= most:
         return split
     length = len(split) // rows
@@ -410,8 +410,8 @@ def _rates(overrides, schedule):
 
 @functools.cache
 def _matched_units(reference, name, size, embedding_dim, scale, window):
-    """Returns the units with which a preset has as many parameters as
-    `reference`."""
+    """Returns the number of units that gives a preset as many parameters as the
+    preset `reference`."""
     budget = memlm.presets.count_params(reference, size, scale=scale)
     sizes = {} if window is None else {"window": window}
     return memlm.presets.match_parameters(

@@ -35,8 +35,8 @@ class Measurement:
     """A measurement that runs on request."""
 
     name: str  # Key of the measurement in `results.json`.
-    # Maps (experiment, model, asked, verbose, before) to plain values; `before`
-    # is the dict of earlier results.
+    # Takes (experiment, model, asked, verbose, before), and returns a dict.
+    # `before` has the earlier results.
     function: Callable
     # Maps each required option to its key in the results, or to `None`. The
     # user must give the first option; the preset may set the others.
@@ -104,7 +104,7 @@ def requests(experiment, asked, before):
 
 
 def plain_perplexity(result):
-    """Returns a `Perplexity` as a dict that includes the dict `others`."""
+    """Converts a `Perplexity`, and those in its dict `others`, to a dict."""
     names = "perplexity loss predicted_tokens total_tokens protocol".split()
     others = {k: plain_perplexity(v) for k, v in result.others.items()}
     return {name: getattr(result, name) for name in names} | others
@@ -119,10 +119,10 @@ def perplexities(
     splits=("validation", "test"),
     scores=lambda split: None,
 ):
-    """Returns perplexities and bits per word and character, a dict by split.
+    """Returns perplexity and bits per word and character for each split.
 
-    `batches` and `scores` map a split to its batches and to known scores, or
-    `None`."""
+    The function `batches` maps a split to its batches, and `scores` to its
+    known scores or `None`."""
     results = {}
     for split in splits:
         if verbose:
@@ -149,7 +149,7 @@ def plain_with_bits(result, corpus, split):
 
 
 def describe_bits(values):
-    """Returns a line with the bits in a split's results, or `None`."""
+    """Returns a line about the bits of a split, or `None` without bits."""
     if BITS[0] not in values:
         return None
     by_word, by_character = (values[name] for name in BITS)
@@ -163,8 +163,8 @@ def describe_bits(values):
 
 
 def add_cache(experiment, model, asked, verbose, before):
-    """Returns the model with its best cache, and the cache's settings, taken
-    from the results `before` if the cache size is the same."""
+    """Returns the model with its best cache, and the cache's settings. A cache
+    of the same size in the earlier results `before` is used again."""
     known = before.get("cache")
     if known and known["size"] == asked["cache_size"]:
         cache = cache_of(known)
@@ -191,7 +191,7 @@ def _choose_cache(experiment, model, asked, verbose):
 
 
 def _try_caches(experiment, model, split, choices, verbose):
-    """Tries caches on a split; returns a `CacheChoice`."""
+    """Tries settings of a cache on a split; returns a `CacheChoice`."""
     return memlm.evaluation.choose_cache(
         model,
         datasets.evaluation_batches(experiment, model, split),

@@ -9,7 +9,7 @@ from memlm_keras.experiments.options import KNESER_NEY
 
 
 class NgramExperiment(Experiment):
-    """A Kneser-Ney model, with or without a cache."""
+    """Experiment with a Kneser-Ney model, with or without a cache."""
 
     kind = KNESER_NEY
     is_trained = False
@@ -29,7 +29,7 @@ class NgramExperiment(Experiment):
         return 1, 0
 
     def count(self, verbose=1):
-        """Counts n-grams; returns the model without and with a cache."""
+        """Counts n-grams; returns two models, without and with a cache."""
         corpus, ngrams = self.corpus, memlm.ngrams
         counted = ngrams.KneserNey(
             len(corpus.vocabulary), order=self.preset["order"]
@@ -48,7 +48,7 @@ class NgramExperiment(Experiment):
         return results
 
     def estimate(self):
-        """Counts n-grams and measures; returns the dict for `results.json`."""
+        """Counts n-grams and measures the model; returns a dict of results."""
         begin = time.perf_counter()
         counted, model = self.count()
         seconds = time.perf_counter() - begin

@@ -21,8 +21,8 @@ from memlm_keras.experiments.run_folder import load_file
 
 
 def open_run(path):
-    """Opens a run folder or its parent, a `.keras` file, or a trained model by
-    name or folder; returns an `Opened`."""
+    """Returns an `Opened` for a run folder, its parent folder, a `.keras` file,
+    or the name or folder of a trained model."""
     with options.wrong_use():
         preset = trained.find(path)
     folder = None if preset else _find_run(pathlib.Path(path))
@@ -106,8 +106,8 @@ class Opened:
         return self.model.vocabulary
 
     def model_that(self, method=None, cache=False):
-        """Returns the model, with the run's neural cache if `cache`; raises
-        `UsageError` if the model lacks `method` or a vocabulary."""
+        """Returns the model, with its neural cache if `cache`. Raises
+        `UsageError` if the model has no method `method` or no vocabulary."""
         if self.counts and cache:
             raise options.UsageError(
                 f"{self.path} is an n-gram model; a neural cache needs a "
@@ -148,8 +148,8 @@ class Opened:
 
 
 def average(runs, rate=None, cache=False):
-    """Returns the model of one `Opened` or the average of several, as a
-    `DynamicEvaluator` if `rate` is given."""
+    """Returns the model of `runs`, or the average of several models. With
+    `rate`, the model is wrapped in a `DynamicEvaluator`."""
     models = [run.model_that("score", cache) for run in runs]
     with options.wrong_use():
         model = models[0] if len(models) == 1 else memlm.Ensemble(models)
@@ -167,8 +167,8 @@ def require_different(paths):
 
 
 def _find_run(path):
-    """Returns the `RunFolder` of a path: a run folder, its `model.keras`, or a
-    folder with only one run; `None` for another `.keras` file."""
+    """Returns the `RunFolder` at a path, of a `model.keras`, or of the only run
+    in a folder. Returns `None` for another `.keras` file."""
     if path.is_file():
         folder = RunFolder(path.parent)
         if path.suffix != ".keras":

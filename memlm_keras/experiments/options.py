@@ -1,5 +1,5 @@
-"""Options of experiments, for `Experiment`, run folders, grids and the flags
-of `memlm`; does not import Keras."""
+"""Options of `Experiment`, run folders, grids and the flags of `memlm`. This
+module does not import Keras."""
 
 import contextlib
 import dataclasses
@@ -13,7 +13,7 @@ CLASSIFIER = "EntailmentClassifier"
 AUTOENCODER = "SequenceAutoencoder"
 LANGUAGE_MODEL = "LanguageModel"
 KNESER_NEY = "KneserNey"
-# Kinds of models, and their names in errors.
+# Kinds of models, and their names in error messages.
 KINDS = {
     LANGUAGE_MODEL: "language models",
     CLASSIFIER: "classifiers",
@@ -121,7 +121,7 @@ class Option:
         return converted
 
     def _convert(self, value):
-        """Returns the value converted to `type`, or `None`."""
+        """Returns the value converted to `type`, or `None` if it cannot be."""
         if self.type is bool and isinstance(value, str):
             return {"true": True, "false": False}.get(value.lower())
         if isinstance(value, bool) and self.type in (int, float):
@@ -155,15 +155,15 @@ class Option:
 
 
 def read_options(options, values, kind=None):
-    """Converts a dict of values; raises `UsageError` for unknown names, invalid
-    values and options that `kind` does not use."""
+    """Converts `values`, a dict by option name. Raises `UsageError` for an
+    unknown name, an invalid value, or an option that `kind` does not use."""
     known = {option.name: option for option in options}
     for name in values:
         if name not in known:
             raise UsageError(
                 f"There is no setting {name!r}.{nearest(name, known)}"
             )
-    # Values get the order of the options, as folder names must not vary.
+    # The order of the values is fixed, as folder names depend on it.
     given = {}
     for name, option in known.items():
         value = values.get(name)

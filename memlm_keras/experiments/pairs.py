@@ -57,7 +57,7 @@ class PairExperiment(Experiment):
 
 
 class ClassifierExperiment(PairExperiment):
-    """A classifier of sentence pairs."""
+    """Experiment with a classifier of sentence pairs."""
 
     kind = options.CLASSIFIER
     # Accuracies are percentages, as in the papers.
@@ -163,7 +163,7 @@ class ClassifierExperiment(PairExperiment):
 
 
 class AutoencoderExperiment(PairExperiment):
-    """An autoencoder, which reproduces the sentence that it has read."""
+    """Experiment with an autoencoder, which reproduces the sentence it read."""
 
     kind = options.AUTOENCODER
     columns = [
@@ -208,8 +208,8 @@ class AutoencoderExperiment(PairExperiment):
 
 
 def predict_pairs(model, path):
-    """Predicts the labels of the pairs in a file; returns a table, and notes
-    with the accuracy if the file has labels."""
+    """Predicts the labels of the pairs in a file. Returns a table as text, and
+    notes, which give the accuracy if the file has labels."""
     from memlm_keras.data.tables import table_text
 
     rows = [row for _, row in pair_corpora.read_pairs(path, ("label",))]

@@ -1,4 +1,4 @@
-"""Backend, signals, output and provenance of the process."""
+"""Sets the backend, handles signals and output, and records provenance."""
 
 import contextlib
 import ctypes
@@ -46,8 +46,8 @@ def backend():
 
 
 def choose_backend(name=None, precision=None):
-    """Sets the backend, by default the configured one or else an installed one,
-    and the precision of matrix products, also of child processes.
+    """Sets the backend and the precision of matrix products, also for child
+    processes. The default is the configured backend, or else an installed one.
 
     Raises `UsageError` if Keras already runs on another backend, and
     `ImportError` if the backend is not installed."""
@@ -147,7 +147,7 @@ def _only_needed_imports():
     """Context in which Keras cannot import slow modules that are not needed,
     and the garbage collector is off.
 
-    Outside the context, imports of the modules work."""
+    Outside the context, these modules can be imported."""
     hidden = {name: None for name in _UNUSED[backend()]}
     if backend() == "torch":
         # Keras uses `torch._dynamo` only to exclude functions that draw random
@@ -170,8 +170,8 @@ def _only_needed_imports():
 
 
 def _disable():
-    """Decorates like `torch._dynamo.disable`, importing that module only when a
-    model is compiled."""
+    """Returns a decorator like `torch._dynamo.disable`, which has an effect
+    only once a compiled model has imported that module."""
 
     def decorate(function):
         @functools.wraps(function)
@@ -263,8 +263,8 @@ def signals_raise():
 
 @contextlib.contextmanager
 def signals_wait(save):
-    """Context in which a signal waits for the end of the batch, and then calls
-    `save()` and raises; a second such signal raises at once.
+    """Context in which a signal takes effect at the end of the batch: `save()`
+    is called, and `Interrupted` is raised. A second signal raises at once.
 
     Yields the Keras callback that checks for signals between batches.
     """
@@ -322,8 +322,8 @@ def print_notes(*notes):
 
 
 def closed_pipe():
-    """Discards further output after the reader of a pipe closed it; returns the
-    exit status."""
+    """Discards further output, because the reader of the pipe has closed it.
+    Returns the exit status."""
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
     return 128 + signal.SIGPIPE

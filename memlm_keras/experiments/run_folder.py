@@ -124,7 +124,7 @@ class RunFolder:
         return "interrupted" if self.checkpoint.exists() else "new"
 
     def changed(self, settings):
-        """Returns a dict from changed settings to (old, new) values."""
+        """Returns a dict from the names of changed settings to `(old, new)`."""
         before = self.settings()
         # JSON turns tuples into lists.
         settings = json.loads(json.dumps(settings))
@@ -142,7 +142,7 @@ class RunFolder:
 
     @property
     def is_of_1_0(self):
-        """Whether no kind is recorded, because version 1.0 started the run."""
+        """Whether version 1.0 started the run: it recorded no kind of model."""
         return self.is_run and _KIND not in self._read(CONFIG)
 
     @property
@@ -176,9 +176,9 @@ class RunFolder:
         return self._read(RESULTS)
 
     def finished_results(self, epochs=None, patience=None):
-        """Returns the contents of `results.json`, or `None` if the run can
-        continue, because its loss is finite and it has reached neither `epochs`
-        nor `patience`."""
+        """Returns the contents of `results.json`; `None` if training can
+        continue. It can if the loss is finite, and neither `epochs` nor
+        `patience` is reached."""
         if (results := self.results()) is None:
             return None
         with files.reading(self.path / RESULTS, "results of a run", _REMEDY):
@@ -237,7 +237,7 @@ class RunFolder:
 
     @property
     def missing_model(self):
-        """Message for a finished run without its model file."""
+        """Error message for a finished run whose model file is missing."""
         return (
             f"Training is finished, but {self.model_path} is missing. Put it "
             "back, or train again with --overwrite."
@@ -249,8 +249,8 @@ class RunFolder:
             model.save(temporary)
 
     def write_config(self, settings, recipe, kind, command=None):
-        """Writes `config.json`: settings, arguments of `Experiment`, kind of
-        model, and command, by default the command of this process."""
+        """Writes the settings, the arguments of `Experiment`, the kind of model
+        and the command (by default this process's) to `config.json`."""
         others = {
             _RECIPE: recipe,
             **({_KIND: kind} if kind else {}),
@@ -259,8 +259,8 @@ class RunFolder:
         write_json(self.path / CONFIG, settings | others)
 
     def write_results(self, settings, measured, epochs, patience, command=None):
-        """Writes the dict `measured` to `results.json`; returns the contents.
-        For the other arguments see `open` and `write_config`."""
+        """Writes `settings` and `measured` to `results.json`; returns all
+        results. Other arguments are as in `open` and `write_config`."""
         results = {
             **settings,
             "most_epochs": epochs,
@@ -272,8 +272,8 @@ class RunFolder:
         return results
 
     def add_results(self, others):
-        """Adds a dict to the results and returns them; removes
-        `dynamic_with_cache` if its cache size differs."""
+        """Adds the dict `others` to the results and returns all. Removes
+        `dynamic_with_cache` if another cache size was used for it."""
         results = {**self.results(), **others}
         combined = results.get("dynamic_with_cache")
         if combined and combined["size"] != results["cache"]["size"]:
@@ -282,7 +282,7 @@ class RunFolder:
         return results
 
     def move_aside(self):
-        """Renames the folder to an unused name, if it exists."""
+        """Renames the folder, if it exists, to a name such as `<name>-old1`."""
         if not self.path.exists():
             return None
         names = (f"{self.path.name}-old{n}" for n in itertools.count(1))

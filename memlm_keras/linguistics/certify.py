@@ -18,8 +18,8 @@ from memlm_keras.data import Batches
 from memlm_keras.evaluation.dynamic import DynamicEvaluator
 
 PASSED, FAILED, NOT_APPLICABLE = "passed", "failed", "not applicable"
-# Minimum tokens in a text, tokens in a segment, and rows. A function is
-# compiled for each size, so there are few sizes.
+# Minimum length of a text, length of a segment, and rows of a batch. A function
+# is compiled for each size, so there are few sizes.
 _LEAST, _SEGMENT, _ROWS = 32, 16, 3
 # Maximum steps that a memory reads at once, and tokens after the window.
 _CHUNK, _MORE = 64, 8
@@ -211,7 +211,7 @@ class _NotApplicable(Exception):
 
 
 def _run(name, cases, tolerance):
-    """Runs a generator of `(found, expected, where)`; returns a `Check`."""
+    """Compares `found` with `expected` in each case; returns a `Check`."""
     worst, place, compared = 0.0, "", 0
     try:
         for found, expected, where in cases:
@@ -230,8 +230,8 @@ def _run(name, cases, tolerance):
 
 
 def _difference(found, expected):
-    """Returns the largest difference between two arrays, infinite for NaN or
-    different shapes, and the number of entries that neither masks."""
+    """Returns the largest difference of two arrays and the number of compared
+    entries, without masked ones. NaN and different shapes are infinite."""
     if np.shape(found) != np.shape(expected):
         return np.inf, np.size(expected)
     with np.errstate(invalid="ignore"):
@@ -249,7 +249,7 @@ def _difference(found, expected):
 
 
 def _causal(reader):
-    """Changes later tokens, and compares earlier predictions."""
+    """Checks that later tokens do not change earlier predictions."""
     if reader.one_step:
         raise _NotApplicable("the model reads one token at a time")
     text = reader.text
@@ -288,7 +288,7 @@ def _scores_first(reader):
 
 
 def _pieces(reader):
-    """Compares reading in pieces with reading a text at once."""
+    """Compares reading a text a few tokens at a time with reading it whole."""
     read = _require(reader, "pieces")
     whole = reader.distributions(reader.text)
     for size in (1, 3, _SEGMENT):
@@ -308,7 +308,7 @@ def _resets(reader):
 
 
 def _rows_apart(reader):
-    """Compares a row with the same row in another batch."""
+    """Compares the predictions of one row in batches with different rows."""
     read = _require(reader, "rows")
     rows = np.stack([reader.text, *reader.others])
     together = read(rows)
@@ -335,7 +335,7 @@ def _same(reader):
 
 
 def _require(reader, method):
-    """Returns a method of a reader, or raises an error with the reason."""
+    """Returns a method of a reader; if it does not apply, raises an error."""
     if method in reader.missing:
         raise _NotApplicable(reader.missing[method])
     return getattr(reader, method)
@@ -345,8 +345,8 @@ def _require(reader, method):
 
 
 class _Reader:
-    """The interface of the checks to a model. `missing` maps each method that
-    does not apply (`pieces`, `rows`, `documents`) to the reason."""
+    """The interface through which checks read a model. `missing` maps each
+    method that does not apply (`pieces`, `rows`, `documents`) to the reason."""
 
     # Whether the model gives distributions as well as scores of words, and
     # whether the scores are entries of the distributions.
@@ -391,12 +391,12 @@ class _Reader:
             self.missing.setdefault("documents", "the model scores no batches")
 
     def draw_texts(self, seed):
-        """Draws a text, and others to read before it or in the same batch."""
+        """Draws a random text, and others to read before it or in its batch."""
         self._random = np.random.default_rng(seed)
         self.text, *self.others = (self._draw() for _ in range(_ROWS))
 
     def _draw(self):
-        """Draws words with repetitions, and ends of sentences."""
+        """Draws a random text of repeated words and ends of sentences."""
         words = self._random.choice(self.ids, self.length // 2)
         text = self._random.choice(words, self.length).astype("int32")
         if self.end in self.ids:
@@ -404,7 +404,7 @@ class _Reader:
         return text
 
     def change(self, text, begin, end):
-        """Returns a copy with different tokens from `begin` to `end`."""
+        """Returns a copy of a text with other tokens from `begin` to `end`."""
         changed = text.copy()
         part = np.searchsorted(self.ids, changed[..., begin:end])
         part += self._random.integers(1, len(self.ids), part.shape)
@@ -419,7 +419,7 @@ class _Reader:
         return np.take_along_axis(entries, text[:, None], axis=1)[:, 0]
 
     def documents(self, first, second):
-        """Returns the scores of the second of two documents."""
+        """Returns the scores of a document that is read after another one."""
         text = np.concatenate([first, second])
         return self._scores(text, [0, len(first)])[len(first) :]
 
@@ -444,11 +444,11 @@ class _Reader:
         return self.distributions(changed)[place]
 
     def words_at(self):
-        """Yields positions and the log-probabilities `(..., V)` there."""
+        """Yields names of positions, and log-probabilities `(..., V)` there."""
         yield "a place", self.distributions(self.text)
 
     def _all_words(self, token, state):
-        """Returns scores `(V,)` of all words after a token, using `_next`."""
+        """Returns the scores `(V,)` of all words as the token after `token`."""
         size, found = min(_CANDIDATES, self.vocabulary_size), []
         state = {k: ops.repeat(v, size, axis=0) for k, v in state.items()}
         token = np.full(size, token)
@@ -461,7 +461,7 @@ class _Reader:
 
 
 class _Streaming(_Reader):
-    """A model with `initial_state` and `step`."""
+    """Reader of a model with `initial_state` and `step`."""
 
     def __init__(self, model, vocabulary_size):
         super().__init__(model, vocabulary_size)
@@ -570,12 +570,12 @@ class _Places(_Reader):
         return np.concatenate(parts).astype("float64")
 
     def rows(self, texts):
-        """Returns distributions after texts, `(R, V)`."""
+        """Returns the distributions `(R, V)` of the words after whole texts."""
         return np.asarray(self.model.log_probabilities(texts), "float64")
 
 
 class _Adaptive(_Reader):
-    """A `DynamicEvaluator`, whose weights change with each segment."""
+    """Reader of a `DynamicEvaluator`, whose weights change by segment."""
 
     gives_distributions = False
     missing = {
@@ -626,7 +626,7 @@ class _Adaptive(_Reader):
 
 
 class _Function(_Reader):
-    """A function from token ids to the log-probability of each token."""
+    """Reader of a function from token ids to each token's log-probability."""
 
     gives_distributions = False
     missing = {
@@ -694,12 +694,12 @@ def _reader(model, vocabulary_size):
 
 
 def _streams(model):
-    """Returns whether a model reads texts in pieces, with a state."""
+    """Returns whether a model reads texts incrementally, with a state."""
     return hasattr(model, "initial_state") and hasattr(model, "step")
 
 
 def _length_of(model):
-    """Returns a length of texts that exceeds all windows and chunks."""
+    """Returns a number of tokens above all windows and chunks of a model."""
     model = getattr(model, "lm", model)
     sizes = [
         getattr(part, "context_length", 0)

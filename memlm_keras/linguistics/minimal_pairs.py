@@ -153,7 +153,7 @@ class GroupedResults(tables.ResultTable):
         }
 
     def _groups(self, name, places=None, default=None):
-        """Maps each value of a field to the list of its rows."""
+        """Maps each value of a field to the indices that have this value."""
         groups = {}
         for place in range(len(self)) if places is None else places:
             value = self._value(place, name)
@@ -352,8 +352,8 @@ def minimal_pairs(
 
 
 def mean_accuracy(groups):
-    """Returns the mean of the groups' means, and its 95% interval as in
-    `PairAccuracy`; each group is a float array of zeros and ones."""
+    """Returns the mean accuracy over groups, and its 95% interval as in
+    `PairAccuracy`. Each group is a float array, 1 for right answers."""
     means = np.array([group.mean() for group in groups])
     accuracy = float(means.mean())
     if len(groups) == 1:
@@ -364,7 +364,7 @@ def mean_accuracy(groups):
 
 
 def _as_dict(where, pair):
-    """Converts two sentences to a dict, or raises `ValueError`."""
+    """Converts a pair of sentences to a dict, or raises `ValueError`."""
     if not isinstance(pair, dict):
         pair = () if isinstance(pair, str) else tuple(pair)
         pair = dict(zip(SENTENCES, pair)) if len(pair) == 2 else {}
@@ -412,8 +412,8 @@ class TokenizedText:
 
 
 def token_scores(model, sentences, vocabulary, batch_size=_ROWS, verbose=0):
-    """Computes natural-log probabilities of the tokens in sentences, int32
-    arrays, as described in `minimal_pairs`.
+    """Computes the natural-log probability of each token of `sentences`, a list
+    of int32 arrays, as described in `minimal_pairs`.
 
     Returns a list of float64 arrays `(tokens,)`. Equal sentences get exactly
     equal scores.
@@ -505,8 +505,8 @@ def read_minimal_pairs(path):
 
 
 def read_published(path):
-    """Reads published accuracies, `{model: {paradigm: accuracy}}`, from BLiMP's
-    `models_summary.jsonl` or the like, or from a `.csv` table of items with the
+    """Reads published accuracies as `{model: {paradigm: accuracy}}`. The file
+    is like BLiMP's `models_summary.jsonl`, or a `.csv` table of items with the
     columns model, suite and correct."""
     remedy = (
         "Expected BLiMP's models_summary.jsonl, or a .csv with the columns "

@@ -144,8 +144,8 @@ class StimulusSurprisal(tables.ResultTable):
         )
 
     def to_tsv(self, by="word"):
-        """Returns `columns()`, or for `by="region"` `regions()`, as
-        tab-separated text after `notes` and a header."""
+        """Returns a table as tab-separated text, after `notes` and a header.
+        The table is `columns()`, or `regions()` for `by="region"`."""
         columns = self.columns() if by == "word" else self.regions()
         return "\n".join([*self.notes, tables.table_text(columns)])
 
@@ -255,7 +255,7 @@ def stimulus_surprisal(
 
 
 def _words(row, sentence, regions):
-    """Returns the words of a row and the number of each word's region, or 0."""
+    """Returns the words of a row, and the region number of each word (or 0)."""
     words = unmarked(str(row[sentence])).split()
     if regions != MARKED:
         if not words:
@@ -282,7 +282,7 @@ def _words(row, sentence, regions):
 
 
 def _numbers_at(text, length, column):
-    """Converts a string of positions to the number of each word's region."""
+    """Returns the region number of each word, from a string of positions."""
     numbers = [0] * length
     if not text:
         return numbers

@@ -106,7 +106,7 @@ class Formula:
         except SyntaxError as error:
             starts = [*self._places]
             start = starts[bisect.bisect(starts, error.offset - 1) - 1]
-            # Python's advice after the first sentence does not fit formulas.
+            # Only the first sentence of Python's error message fits formulas.
             what = f"is wrong: {error.msg.split('.')[0]}"
             self._fail(what, self._places[start])
         # Brackets become lists of one element, as Python's tree drops brackets.
@@ -330,7 +330,7 @@ def _suite(content):
 
 
 def _new(known, name, what, value):
-    """Adds a value under a new name to a dict, and returns the value."""
+    """Adds a value to a dict and returns it; raises if the name is taken."""
     if name in known:
         raise ValueError(f"{what} {name} occurs twice")
     known[name] = value
@@ -489,8 +489,8 @@ def suite_results(model, suites, vocabulary=None, batch_size=128, verbose=1):
 
 
 def _evaluate(suite, number, measured):
-    """Returns an item and its regions as dicts; `measured` has a
-    `TokenizedText` and the scores of its tokens for each condition."""
+    """Returns a dict for an item and dicts for its regions. `measured` maps
+    each condition to a `TokenizedText` and the scores of its tokens."""
     sums = {}
     for condition, (text, scores) in measured.items():
         bits = -scores / UNITS["bits"]

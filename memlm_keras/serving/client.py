@@ -134,7 +134,7 @@ class Client:
         return Session(self, texts)
 
     def _words(self, answer):
-        """Returns, for each row of an answer, pairs of word and score."""
+        """Returns lists of `(word, log-probability)`, one for each text."""
         with self._connection.reading():
             columns = answer["top_k_words"], answer["top_k_log_probabilities"]
             return [
@@ -215,7 +215,7 @@ class _Connection:
 
     @contextlib.contextmanager
     def reading(self):
-        """Context in which any error raises `ConnectionError`."""
+        """Context that turns any error into a `ConnectionError`."""
         try:
             yield
         # Answers of other servers can lack names, or have values of any type.
@@ -279,7 +279,7 @@ class RestConnection(_Connection):
             }
 
     def _signature(self, version, signature):
-        """Returns the dtypes of a signature's outputs, a dict by name."""
+        """Returns a dict from a signature's outputs to their dtypes."""
         if version not in self._outputs:
             answer = self._ask(f"/versions/{version}/metadata")
             with self.reading():
@@ -340,7 +340,7 @@ class RestConnection(_Connection):
         raise kind.get(code, ValueError)(reason)
 
     def _read(self, request):
-        """Returns the status and the body of an answer."""
+        """Returns the HTTP status and the body of an answer."""
         end = time.monotonic() + self._timeout
         try:
             answer = self._open(request, timeout=self._timeout)

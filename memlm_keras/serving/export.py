@@ -190,7 +190,7 @@ def check_path(path, overwrite=False, format="tf_saved_model"):
 
 
 def _check_version(path, overwrite, format):
-    """Checks a path in a format with folders of versions; see `check_path`."""
+    """Returns the path of a version, with the errors of `check_path`."""
     for other, about in formats().items():
         if about.suffix and path.suffix == about.suffix:
             raise ValueError(
@@ -302,7 +302,7 @@ def _language_model_options(model, top_k, labels, max_length):
 
 
 def _vocabulary_of(model, vocabulary, needed):
-    """Checks and returns `vocabulary`, or the model's own."""
+    """Returns `vocabulary`, by default the model's own, after checking it."""
     if vocabulary is None:
         vocabulary = getattr(model, "vocabulary", None)
     if vocabulary is None and not needed:

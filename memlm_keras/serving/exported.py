@@ -26,8 +26,8 @@ _DTYPES = {
 
 
 def find_exported(path):
-    """Finds an exported model: an `.onnx` or `.tflite` file, a SavedModel, or
-    its newest version; returns its path, or `None`."""
+    """Returns the path of an exported model: an `.onnx` or `.tflite` file, or a
+    SavedModel (the newest version in a folder). `None` if there is none."""
     path = pathlib.Path(path)
     if path.is_file() and path.suffix in (".onnx", ".tflite"):
         return path

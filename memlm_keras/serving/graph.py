@@ -22,8 +22,8 @@ _SCORED_STEPS = 8
 
 
 def trace(signatures, inputs):
-    """Traces methods of an object for `inputs`, a dict from method names to
-    dicts of `tf.TensorSpec`s; returns a dict of concrete functions."""
+    """Traces methods of an object; returns a dict of concrete functions.
+    `inputs` maps each method's name to a dict of `tf.TensorSpec`s."""
     return {
         name: tf.function(
             getattr(signatures, name), autograph=False
@@ -60,8 +60,8 @@ class Input(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """Condition on a tensor: a boolean scalar, the error message if false, and
-    `None` or a function that returns the received tensor for the message."""
+    """Condition on a tensor: a boolean scalar, and the message of its error.
+    `received` is `None`, or returns the tensor to show in the message."""
 
     holds: tf.Tensor
     message: str
@@ -69,8 +69,8 @@ class Condition(NamedTuple):
 
 
 def require(condition, tensors):
-    """Returns copies of tensors, ragged or not; computing them fails unless the
-    `Condition` holds."""
+    """Returns copies of tensors, ragged or not. Computing the copies fails
+    unless the `Condition` holds."""
     return _guarded(condition.holds, lambda: _assert(condition), tensors)
 
 
@@ -99,8 +99,8 @@ def _assert(condition):
 
 
 def require_inputs(*inputs):
-    """Returns a dict of copies of `Input`s, with static shapes; computing
-    copies fails unless all are valid and have equally many rows."""
+    """Returns a dict of copies of `Input`s, with static shapes. Computing them
+    fails unless all inputs are valid and have equally many rows."""
     hidden = [
         tf.raw_ops.PlaceholderWithDefault(
             input=one.tensor, shape=tf.TensorShape(None)
@@ -184,8 +184,8 @@ def all_hold(holds):
 
 
 def in_range(least, most=None, unit=""):
-    """Returns a function for `Input.conditions` that checks integers; `most` is
-    an integer, `None`, or a function of the time, described by `unit`."""
+    """Returns a function for `Input.conditions` that checks the range of
+    integers. `most` may be a function of the time, which `unit` describes."""
 
     def make(one, tensor, time):
         message = f"`{one.name}` must be at least {least}"
@@ -216,8 +216,8 @@ def require_words(name, ids):
 
 
 class RowReader:
-    """Reads rows, sorted by length, in segments that end where the shortest
-    remaining row ends, so that padding is not computed."""
+    """Reads rows, sorted by length, in segments. A segment ends where the
+    shortest remaining row ends, so padding is not computed."""
 
     def __init__(self, model, state):
         self.model = model
@@ -239,8 +239,8 @@ class RowReader:
         )
 
     def _step(self, token_ids, state):
-        """Reads ids `(B, T)`; returns log-probabilities float32 `(B, T, V)`
-        after each, and the new state."""
+        """Reads ids `(B, T)`. Returns log-probabilities float32 `(B, T, V)` of
+        the next tokens, and the new state."""
         logits, state = self.model.backbone.step(token_ids, state)
         return tf.nn.log_softmax(tf.cast(logits, tf.float32)), self._kept(state)
 
@@ -261,7 +261,7 @@ class RowReader:
         )
 
     def _once(self, rows, token_ids, state):
-        """Computes `_step_once` without a loop; `rows` may be `None`."""
+        """Computes `_step_once` without a loop; `rows` is `None` if unknown."""
         token_ids = with_shape(token_ids, (rows, 1))
         state = {
             name: with_shape(value, (rows, *value.shape[1:]))
@@ -281,8 +281,8 @@ class RowReader:
         }
 
     def _read(self, token_ids, length, state):
-        """Reads the first `length` `(B,)`, at least 1, of ids `(B, T)`; returns
-        log-probabilities float32 `(B, V)` and the new state."""
+        """Reads the first `length` `(B,)` of ids `(B, T)`, at least one each.
+        Returns log-probabilities float32 `(B, V)` and the new state."""
 
         def read(token_ids, rows, steps, state):
             before = tf.nest.map_structure(lambda value: value[:rows], state)
@@ -307,7 +307,7 @@ class RowReader:
         return self._if_one_row(token_ids, state, read_all)
 
     def _score(self, token_ids, targets, length, state):
-        """Scores targets `(B, T)` in the first `length` `(B,)` steps; returns
+        """Scores targets `(B, T)` in the first `length` `(B,)` steps. Returns
         log-probabilities float32 `(B, T)`, with zeros after these steps."""
         rows, time = tf.unstack(tf.shape(token_ids))
 
@@ -341,7 +341,7 @@ class RowReader:
         self, read, length, inputs, carried, specification, most_steps
     ):
         """Calls `read(inputs, rows, steps, carried)` for each segment of the
-        remaining `rows`, longest first; returns `carried`."""
+        `rows` that have not ended, longest first. Returns `carried`."""
         order = tf.argsort(length, direction="DESCENDING")
         inputs, length, carried = _gather((inputs, length, carried), order)
 
@@ -376,8 +376,8 @@ def _gather(tensors, order):
 
 
 def generate(reader, log_probabilities, state, options, end, most):
-    """Generates tokens; returns ids and log-probabilities `(B, longest)`,
-    padded with the end id and 0, and lengths `(B,)` including the end."""
+    """Generates tokens. Returns ids and log-probabilities `(B, longest)`,
+    padded with the end id and 0, and lengths `(B,)` with the end."""
     chances = tf.map_fn(
         lambda seed: tf.random.stateless_uniform((most["length"],), [seed, 0]),
         options["seed"],
@@ -428,8 +428,8 @@ def generate(reader, log_probabilities, state, options, end, most):
 
 
 def _draw(values, options, chance):
-    """Draws indices `(B,)` into sorted log-probabilities `(B, k)`, given random
-    numbers `chance` `(B,)` in [0, 1)."""
+    """Draws one of k tokens for each row of log-probabilities `(B, k)`, which
+    are sorted. Returns indices `(B,)`; `chance` `(B,)` is in [0, 1)."""
     places = tf.range(tf.shape(values)[1])
     allowed = places < options["top_k"][:, None]
     scaled = (values - values[:, :1]) / options["temperature"][:, None]
@@ -501,7 +501,7 @@ def recurrent_layers(model):
 
 @contextlib.contextmanager
 def set_on_layers(layers, attributes):
-    """Context in which each layer has the attributes `attributes(layer)`."""
+    """Context that sets the attributes `attributes(layer)` of each layer."""
     with contextlib.ExitStack() as stack:
         for layer in layers:
             for name, value in attributes(layer).items():

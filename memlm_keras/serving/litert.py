@@ -18,8 +18,8 @@ SIGNATURE = "step"
 
 
 def write(model, vocabulary, options, path):
-    """Writes one streamed step of a float32 language model as a LiteRT file,
-    and appends the vocabulary, if any."""
+    """Writes one streamed step of a float32 language model as a LiteRT file.
+    Appends the vocabulary, if any."""
     path = pathlib.Path(path)
     path.write_bytes(convert(trace(model, options), options.get("quantize")))
     if vocabulary is not None:
@@ -32,7 +32,7 @@ def write(model, vocabulary, options, path):
 
 
 def trace(model, options):
-    """Traces one step without a loop, with the documented outputs."""
+    """Traces one step of a model, without a loop, as a concrete function."""
     read = StreamedStep(model)
     rows = options.get("rows", 1)
 
@@ -65,7 +65,7 @@ def trace(model, options):
 
 
 def convert(function, quantize=None):
-    """Converts a concrete function to a LiteRT file, as bytes; raises
+    """Converts a concrete function to a LiteRT file, as bytes. Raises
     `ValueError` if LiteRT lacks a built-in operator."""
     module = tf.Module()
     module.weights = function.variables
@@ -90,8 +90,8 @@ def convert(function, quantize=None):
 
 
 def _with_names(content):
-    """Names the tensors in a file as in the signature, because some engines
-    ignore the signature; adds `next_` to the names of new states."""
+    """Gives the tensors in a file the names in its signature, because some
+    engines ignore the signature. New states get the prefix `next_`."""
     file = flatbuffer_utils.convert_bytearray_to_object(content)
     (signature,), tensors = file.signatureDefs, file.subgraphs[0].tensors
     for one in signature.inputs:

@@ -23,7 +23,7 @@ _OPSET = 17
 
 
 def write(model, vocabulary, options, path):
-    """Writes a float32 language model as an ONNX file; returns the contract, an
+    """Writes a float32 language model as an ONNX file. Returns the contract, an
     object that defines the file's inputs and outputs."""
     contract = CONTRACTS[options.get("contract")](model, vocabulary)
     with contextlib.nullcontext() if contract.loops else without_loops(model):
@@ -43,7 +43,7 @@ def write(model, vocabulary, options, path):
 
 def convert(model, function, specification):
     """Converts a function that returns a dict of tensors to an
-    `onnx.ModelProto`; raises `ValueError` if ONNX lacks an operator."""
+    `onnx.ModelProto`. Raises `ValueError` if ONNX lacks an operator."""
     import onnx
     import tf2onnx
 
@@ -84,7 +84,7 @@ def convert(model, function, specification):
 
 
 class NamedState:
-    """Step with named states; a new state has the name `next_<name>`."""
+    """Contract of one step with named states; new states are `next_<name>`."""
 
     ids = "token_ids"
     # Axis of the rows, for tensors whose first axis is another one.
@@ -219,8 +219,8 @@ class SherpaOffline(NamedState):
         return {"model_type": "rnnlm", **_ids_of(self)}
 
     def __call__(self, x, x_lens):
-        """Scores int64 ids `(N, T)` with lengths `(N,)`, and the end of each
-        row, from an empty context."""
+        """Scores int64 ids `(N, T)` and the end of each row, from an empty
+        context. `x_lens` `(N,)` has the lengths."""
         end = self.vocabulary.end_of_sentence_id
         x = _some_rows(x)
         lengths = tf.cast(x_lens, tf.int32)[:, None]
@@ -239,7 +239,7 @@ def _some_rows(token_ids):
     """Returns the ids; raises an error if there are no rows, because then
     onnxruntime's LSTM would crash."""
     first = tf.gather(token_ids, 0)
-    # `maximum` keeps `gather` in the graph; ids from 0 stay as they are.
+    # `maximum` keeps `gather` in the graph; it changes no id of 0 or above.
     return tf.maximum(token_ids, tf.minimum(first, 0))
 
 
@@ -375,7 +375,7 @@ def _put(context, node, operator, inputs, attributes=None):
 _TYPES = {"float32": "TYPE_FP32", "int32": "TYPE_INT32", "int64": "TYPE_INT64"}
 _ROWS = 64
 _LABELS = "tokens.txt"
-# A sequence ends after ten idle minutes; by default, after one second.
+# Triton ends a sequence after ten idle minutes; its default is a second.
 _IDLE_MICROSECONDS = 600_000_000
 
 _CONFIG = """\
@@ -411,8 +411,8 @@ _STATE = """\
 
 
 def write_triton(model, vocabulary, options, path):
-    """Writes a model for a Triton model repository, with the vocabulary's
-    tokens, if any, as labels of the output."""
+    """Writes the folder of a model for a Triton model repository. The tokens of
+    the vocabulary, if any, are the labels of the output."""
     path = pathlib.Path(path)
     path.joinpath("1").mkdir(parents=True)
     contract = write(

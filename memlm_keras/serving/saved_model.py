@@ -69,8 +69,8 @@ _FLOATS = tf.TensorSpec((None,), tf.float32)
 
 
 def write(model, vocabulary, options, path):
-    """Writes a SavedModel; `options` are arguments of its signatures, and the
-    dict `card` with facts for the model card."""
+    """Writes a SavedModel. `options` has the arguments of its signatures, and
+    `card`, a dict of facts for the model card."""
     options = dict(options)
     card = options.pop("card")
     kind = LanguageModelSignatures
@@ -150,7 +150,7 @@ class LanguageModelSignatures:
         return {"log_probabilities": log_probabilities}
 
     def score(self, text):
-        """Scores the words and the ends of texts `(B,)`."""
+        """Scores the words of texts `(B,)`, and the end of each text."""
         tokens, ids = self._encoded(text)
         end = tf.fill((ids.nrows(out_type=tf.int32), 1), self.end)
         targets = tf.concat([ids, end], axis=1).to_tensor()
@@ -287,8 +287,8 @@ class LanguageModelSignatures:
         return tokens, self.words.look_up(tokens)
 
     def _valid_ids(self, token_ids, length, state=None):
-        """Checks a request; returns ids with zeros after each row's length,
-        lengths, and the tensors of the state."""
+        """Checks a request. Returns ids with zeros after the end of each row,
+        the lengths of rows, and the tensors of the state."""
         checked = require_inputs(
             Input("token_ids", token_ids, (None,)),
             Input(
@@ -437,8 +437,8 @@ class ServedState:
 
 
 def fingerprint(model, vocabulary, state):
-    """Computes a number from 1 to 2^31 - 1 from the weights, vocabulary and
-    state shapes; a model rejects states with another number."""
+    """Computes a number from the weights, vocabulary and state shapes, from 1
+    to 2^31 - 1. A model rejects states with another number."""
     digest = hashlib.sha256(vocabulary.fingerprint.encode())
     digest.update(repr(sorted(state.items())).encode())
     for part in models_of(model):
@@ -454,8 +454,8 @@ def fingerprint(model, vocabulary, state):
 
 
 def example_requests(functions, vocabulary, max_length):
-    """Returns a dict from each signature's name to an example request with one
-    row, a dict of tensors."""
+    """Returns a dict from signatures' names to example requests. A request is a
+    dict of tensors with one row."""
     words = list(itertools.islice(_plain_words(vocabulary), _WORDS)) or [
         vocabulary.tokens[vocabulary.unknown_id]
     ]
@@ -485,7 +485,7 @@ def example_requests(functions, vocabulary, max_length):
 
 
 def _inputs(function):
-    """Returns the `tf.TensorSpec`s of a signature's inputs, by name."""
+    """Returns a dict from a signature's inputs to their `tf.TensorSpec`s."""
     specs = tf.nest.flatten(function.structured_input_signature)
     return {spec.name: spec for spec in specs}
 

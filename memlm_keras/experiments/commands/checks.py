@@ -119,8 +119,8 @@ def pairs(
 
 
 def _reader(path, method, eos, mean):
-    """Reads pairs or suites; returns a function that measures a model on them,
-    the number of pairs or items, and a note that explains the table."""
+    """Reads pairs or suites. Returns a function that measures a model on them,
+    the number of pairs or items, and a note about the table."""
     from memlm_keras.linguistics.minimal_pairs import SUFFIXES
 
     linguistics = memlm.linguistics
@@ -180,7 +180,7 @@ def _cell(value):
 
 
 def _over_seeds(opened, measured):
-    """Yields the mean accuracy of runs that differ only in their seed."""
+    """Yields lines with the mean accuracy of runs that differ only in seed."""
     from scipy import special
 
     settings = {}
@@ -205,8 +205,8 @@ def _over_seeds(opened, measured):
 
 
 def _rows(measured):
-    """Returns the table of all pairs or regions; with several runs, it has a
-    column with the run."""
+    """Returns a table of all pairs or regions as text. With several runs, its
+    first column names the run."""
     text = []
     for run, result in measured.items():
         columns = result.columns()

@@ -99,7 +99,7 @@ def _evaluate_run(opened, text, measures, verbose):
 
 
 def _experiment_and_model(opened, text, verbose):
-    """Returns a run's experiment and its model; with a `dataset` in `text`, the
+    """Returns a run's experiment and its model. If `text` has a `dataset`, the
     experiment is on that dataset, read with the model's vocabulary."""
     if opened.counts:
         # Counting takes seconds, so n-gram models are not saved.
@@ -148,8 +148,8 @@ def _require_no_measures(opened, measures):
 
 
 def _file_and_text(opened, text):
-    """Returns a language model without a run folder, the corpus that `text`
-    names, and a function from a split to batches."""
+    """Returns a language model without a run folder, the corpus of `text`, and
+    a function that returns the batches of a split."""
     path = opened.path
     if "dataset" not in text:
         raise options.UsageError(
@@ -223,8 +223,8 @@ def _evaluate_mean(runs, given, verbose):
 
 
 def _evaluate_by(runs, text, parts, measures, verbose, typed):
-    """Compares runs by the distance to each word's last occurrence: prints a
-    table, and writes the files that `parts` names."""
+    """Compares the perplexity of runs by the distance to each word's last
+    occurrence. Prints a table, and writes the files in `parts`."""
     for name, value in measures.items():
         if name != "cache_size":
             raise options.UsageError(
@@ -270,8 +270,8 @@ def _evaluate_by(runs, text, parts, measures, verbose, typed):
 
 
 def _side_by_side(runs, text, measures, verbose):
-    """Yields name, model, corpus and a function from a split to batches for
-    each run, with `cache_size` also for each run's model with a cache."""
+    """Yields each run's name, model, corpus and a function from a split to
+    batches. With `cache_size`, also yields each model with a cache."""
     names = [run.name for run in runs]
     if len({*names}) < len(names):
         names = [run.path for run in runs]

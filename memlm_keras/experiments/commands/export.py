@@ -97,7 +97,7 @@ def export(
 
 
 def facts_of(opened, cache=False):
-    """Returns the facts about a model for its model card, a dict."""
+    """Returns a dict of facts about a model, for its model card."""
     if opened.preset is not None:
         return trained.read_metadata(opened.preset)["card"]
     results = opened.folder and opened.folder.results()

@@ -117,7 +117,7 @@ def describe(preset):
 
 
 def _describe_layer(layer):
-    """Returns the name and main size of a serialized layer."""
+    """Returns a layer's name and main size as text, such as "LSTM 834"."""
     while "cell" in layer["config"]:
         layer = layer["config"]["cell"]
     name = layer["class_name"].removesuffix("Cell")

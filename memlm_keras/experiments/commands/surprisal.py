@@ -204,7 +204,7 @@ def _suffix(path):
 
 
 def _shard(text, out):
-    """Returns part and number of parts for `--shard`, and the file to write."""
+    """Returns `--shard` as `(part, parts)`, and the path of the output."""
     match = re.fullmatch(r"(\d+)/(\d+)", text)
     part, parts = map(int, match.groups()) if match else (0, 0)
     if not 1 <= part <= parts:

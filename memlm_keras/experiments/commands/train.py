@@ -161,8 +161,8 @@ def _command(preset, dataset, values):
 
 
 def _further(dataset, values):
-    """Returns the command that trains the package's English model further, with
-    the options that it accepts; `None` if it cannot read the text."""
+    """Returns the command that trains the package's English model on a text,
+    with the options that apply; `None` if the model cannot read the text."""
     try:
         Experiment(_ENGLISH, dataset, **values)
     except options.NoUseError as error:

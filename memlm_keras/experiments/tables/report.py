@@ -14,7 +14,7 @@ _PER_RUN = (
 
 
 def better(monitor):
-    """Returns `max` for an accuracy, and `min` for another metric."""
+    """Returns the function `max` for an accuracy, else the function `min`."""
     return max if monitor.endswith("accuracy") else min
 
 
@@ -188,7 +188,7 @@ def _published_elsewhere(table):
 
 
 def _facts(table, results):
-    """Yields lines with the common settings and environment of runs."""
+    """Yields lines with the runs' common settings and their environment."""
     for key in dict.fromkeys(key for r in results for key in r):
         texts = {_fact(r[key]) for r in results if key in r}
         varies = len(texts) > 1
@@ -207,7 +207,7 @@ def _facts(table, results):
 
 
 def _fact(value):
-    """Formats a setting; returns `None` for measured values."""
+    """Returns a setting as text, or `None` if it is not a setting."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):

@@ -112,15 +112,15 @@ def _since(begin):
 
 
 def command_of(recipe, **running):
-    """Returns arguments of `memlm train` for `Experiment.recipe` and flags."""
+    """Returns the arguments of `memlm train` for a recipe and other flags."""
     flags = {**recipe, **running}
     preset = flags.pop("preset")
     return [preset, *(as_flag(name, value) for name, value in flags.items())]
 
 
 def short_command(recipe, **running):
-    """Returns the command of a run without paths and backend, for any
-    machine."""
+    """Returns a run's command without folders and backend, so that it works on
+    any machine."""
     recipe = {k: v for k, v in recipe.items() if k != "data_dir"}
     return shlex.join(["memlm", "train", *command_of(recipe, **running)])
 

@@ -98,7 +98,7 @@ class TableRuns:
 
     @property
     def choose_by(self):
-        """Measure that selects the best point of a grid, or `None`."""
+        """Measure that selects the best settings; `None` without a grid."""
         if not (self.grid or any(row.grid for row in self.table.rows)):
             return None
         by_name = {measure.name: measure for measure in self.columns}
@@ -325,7 +325,7 @@ class TableRuns:
         return [picture]
 
     def _draw_sentence(self, finished):
-        """Draws the attention of all sentence models in one sentence."""
+        """Draws the attention of all sentence models over the same sentence."""
         picture = "sentence_attention.png"
         models, experiment = {}, None
         for row in self.rows:
@@ -341,7 +341,7 @@ class TableRuns:
 
 
 class TableRun(runs.Run):
-    """A run of a row with one seed; `described` comes from `describe`."""
+    """A run of a row with one seed; `described` is a dict from `describe`."""
 
     def __init__(self, table, row, described, running):
         self.table = table
@@ -395,7 +395,7 @@ def _grid_values(name, values):
 
 
 def _uses(row, name, value):
-    """Returns whether a row's preset uses an override."""
+    """Returns whether a setting has an effect on a row's preset."""
     try:
         Experiment(preset_of(row), **{name: value})
     except options.NoUseError:
@@ -404,7 +404,7 @@ def _uses(row, name, value):
 
 
 def _required(measure, asked):
-    """Returns `measure`, marked as required if the options `asked` set it."""
+    """Returns `measure`, as required if the options `asked` request it."""
     key, option = {
         "cache": ("size", "cache_size"),
         "monte_carlo": ("samples", "monte_carlo"),
@@ -439,8 +439,8 @@ def row_experiment(preset, dataset, seed, overrides, changes):
 
 
 def describe(recipes):
-    """Returns names, recipes and settings of experiments for `row_experiment`
-    arguments; raises `UsageError` for unused overrides."""
+    """Returns a list of dicts with the name, recipe and settings of
+    experiments. Raises `UsageError` if none of them uses an override."""
     described, used, corpora = [], set(), {}
     # Only the commands of `list_missing` go to standard output.
     with contextlib.redirect_stdout(sys.stderr):
