@@ -305,8 +305,8 @@ def _fitted(row, ours, tokens):
     if ours.units < row.units:
         fitted["scale"] = round(ours.units / row.units, 3)
     if getattr(row, "initial_range", None):
-        # With smaller weights, training learns word frequencies first and
-        # then stalls, so the rate would be halved too soon.
+        # With smaller weights, training learns word frequencies first and then
+        # stalls, so the learning rate would be halved too soon.
         fitted["initial_range"] = ours.initial_range
     by_adam = row.optimizer()["class_name"] in ("Adam", "FusedAdam")
     if not by_adam:

@@ -95,7 +95,8 @@ def draw_language_model(experiment, model, folder, pictures, verbose=1):
 
 
 def draw_sentence(models, corpus, path, sentence=None):
-    """Draws the attention of `models`, a dict, in one sentence as PNG."""
+    """Draws a PNG file of the attention of several models over one sentence.
+    `models` maps names to models."""
     words = drawn_words(corpus, sentence)
     found = {
         name: memlm.analysis.sentence_predictions(
@@ -163,8 +164,8 @@ def draw_lines(panels, path, x_label, y_label):
 
 
 def draw_curve(log, monitor, path, title):
-    """Draws a metric on the training and validation text by epoch, and marks
-    the best epoch."""
+    """Draws the learning curve of a metric on the training and validation text,
+    and marks the best epoch."""
     from memlm_keras.analysis import pictures
 
     figure, axes = pictures.subplots(6, 4)

@@ -478,8 +478,8 @@ MEASUREMENTS = (
 
 
 def print_requested(results, requests):
-    """Prints the requested measurements; with a comparison, prints its table
-    instead of measurements that the user did not request."""
+    """Prints the requested measurements. If there is a comparison, prints its
+    table in place of measurements that only the preset requests."""
     compared = comparison.NAME in results
     if compared:
         print("\n".join(comparison.describe(results)))

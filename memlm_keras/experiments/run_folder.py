@@ -93,8 +93,8 @@ class RunFolder:
             `"finished"`, `"interrupted"` or `"new"`.
 
         Raises:
-            UsageError: if the folder has a run with other settings, or results
-                or a model without `config.json`.
+            UsageError: if the folder has a run with other settings, or has
+                results or a model but no `config.json`.
             ValueError: if a file of the run is damaged.
             OSError: if the folder cannot be created.
         """

@@ -21,7 +21,7 @@ PASSED, FAILED, NOT_APPLICABLE = "passed", "failed", "not applicable"
 # Minimum length of a text, length of a segment, and rows of a batch. A function
 # is compiled for each size, so there are few sizes.
 _LEAST, _SEGMENT, _ROWS = 32, 16, 3
-# Maximum steps that a memory reads at once, and tokens after the window.
+# Maximum steps that a memory reads at once, and tokens beyond a window.
 _CHUNK, _MORE = 64, 8
 # Tokens for each update of dynamic evaluation (Krause et al., 2018).
 _UPDATE = 5
@@ -277,7 +277,7 @@ def _normalised(reader):
 
 
 def _scores_first(reader):
-    """Compares a word's score with the distribution before that word."""
+    """Compares a word's score with the distribution that predicts the word."""
     text = reader.text
     if reader.scores_are_entries:
         raise _NotApplicable("the model gives distributions, not scores")
@@ -438,8 +438,8 @@ class _Reader:
         return np.asarray(scores[weights > 0], "float64")
 
     def unseen(self, place):
-        """Replaces all tokens from a position on by other tokens, and returns
-        the log-probabilities of all words at this position."""
+        """Returns the log-probabilities of all words at a position, after
+        replacing this and all later tokens by other tokens."""
         changed = self.change(self.text, place, len(self.text))
         return self.distributions(changed)[place]
 

@@ -258,8 +258,8 @@ def minimal_pairs(
 
     Args:
         model: any model that `memlm_keras.evaluation.surprisal` accepts, such
-            as a causal `memlm_keras.LanguageModel`. A `DynamicEvaluator` reads
-            each sentence with the trained weights, and learns within it.
+            as a causal `memlm_keras.LanguageModel`. A `DynamicEvaluator` starts
+            each sentence with the trained weights, and updates them within it.
         pairs: list of pairs of strings, or of dicts with `"sentence_good"` and
             `"sentence_bad"`, as from `read_minimal_pairs`.
         vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None`

@@ -215,7 +215,7 @@ def read_suites(path):
         path: path of a `.json` file, of a folder of such files, or of a `.zip`
             archive. The circuit of a suite is its `meta.circuit`, or the
             circuit for its name (Hu et al., 2020), or `"other"`. Suites with
-            the same name are renamed with their files' names.
+            the same name also get the names of their files.
 
     Returns:
         List of `Suite`.
@@ -265,7 +265,7 @@ def read_suites(path):
                     "predictions, and items with conditions and regions: "
                     f"{type(error).__name__} {error}"
                 ) from error
-    # Suites with the same name get the names of their files.
+    # Suites with the same name also get the names of their files.
     count = collections.Counter(suite.name for suite in suites.values())
     names = dict(zip(suites, tables.names_of(suites)))
     return [

@@ -87,7 +87,7 @@ class NamedState:
     """Contract of one step with named states; new states are `next_<name>`."""
 
     ids = "token_ids"
-    # Axis of the rows, for tensors whose first axis is another one.
+    # Maps tensors to the axis of their rows, if it is not the first.
     rows = {}
     # Whether the graph reads more than one step.
     loops = False

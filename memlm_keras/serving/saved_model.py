@@ -209,7 +209,7 @@ class LanguageModelSignatures:
         return self._continue(ids.to_tensor(), _lengths(ids), checked)
 
     def generate(self, text, length, top_k, temperature, seed):
-        """Continues texts `(B,)`, with separate options for each."""
+        """Continues texts `(B,)`, with separate options for each text."""
         most = {"length": self.max_length, "top_k": self.top_k}
 
         def is_positive(one, temperature, _):
