@@ -296,7 +296,7 @@ def _fitted(row, ours, tokens):
     """Returns options for the preset `row` of a paper and a text of `tokens`
     tokens, with sizes and rates of the `memlm/` preset `ours`."""
     # For a short text, a batch has as many tokens as one of `ours`. With larger
-    # batches, an epoch has so few updates that the rate is halved too soon.
+    # batches, an epoch has few updates, and the learning rate falls too soon.
     rows = _up_to(tokens, _BATCH_SIZE) * ours.segment_length
     fitted = {
         "batch_size": min(round(rows / row.segment_length), ours.batch_size),

@@ -260,7 +260,7 @@ def smoothing_of(model):
 
 
 def reads_documents(experiment):
-    """Returns whether each document starts from the initial state."""
+    """Returns whether the model starts each document from its initial state."""
     documents = experiment.overrides.get("documents")
     has = has_documents(experiment.corpus, documents)
     if documents is None:
@@ -288,9 +288,9 @@ def evaluation_batches(experiment, model, split):
             return corpus.batches(split, 64, 32, sentences=True)
         return sentence_batches(experiment, split)
     if not settings["documents"]:
-        # Papers compute perplexity on one continuous text, in one row.
+        # Papers compute perplexity on one continuous text, with batch size 1.
         return corpus.batches(split, 1, 100)
-    # Documents are independent, so the number of rows does not change results.
+    # Documents are independent, so the batch size does not change results.
     # Empty rows are added, so that all devices get equally many rows.
     starts = getattr(corpus, split).document_starts
     rows = min(settings["batch_size"], len(starts))

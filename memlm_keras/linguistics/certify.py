@@ -504,7 +504,7 @@ class _Streaming(_Reader):
         return _of_shape(self._scorer(self._inputs(text[None]))[0], text)
 
     def pieces(self, text, size):
-        """Returns distributions from reading `size` tokens at a time."""
+        """Returns distributions, reading `size` tokens at a time."""
         inputs, found = self._inputs(text[None])[:, :-1], []
         state = self.model.initial_state(1)
         for begin in range(0, len(text), size):

@@ -240,7 +240,7 @@ def _is_number(name):
 
 
 def _format_options(format, **options):
-    """Checks the options for a format; returns those that are not `None`."""
+    """Checks a format's options; returns a dict of those not `None`."""
     options = {k: value for k, value in options.items() if value is not None}
     for name, value in options.items():
         takes = [f'"{k}"' for k, v in formats().items() if name in v.options]
