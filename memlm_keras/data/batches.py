@@ -19,7 +19,7 @@ class EpochBatches(keras.utils.PyDataset):
     """Base class for batches that can start in the middle of an epoch.
 
     Subclasses set `batches_per_epoch` and implement `_batch`. A `Corpus` sets
-    `vocabulary`; models with another vocabulary reject the batches.
+    `vocabulary`; a model with another vocabulary raises an error.
     """
 
     vocabulary = None
@@ -34,7 +34,7 @@ class EpochBatches(keras.utils.PyDataset):
         self.start_batch = 0
 
     def identity(self):
-        """Returns JSON values that identify the batches, for checkpoints."""
+        """Returns a dict that identifies the batches in a checkpoint."""
         return {
             "batch_size": self.batch_size,
             "seed": self.seed,
@@ -54,8 +54,8 @@ class EpochBatches(keras.utils.PyDataset):
     def start_at(self, epoch, batch=0):
         """Makes `fit` continue at batch `batch` of epoch `epoch`.
 
-        Item `i` is then batch `batch + i` of the epoch. The `fit` of this
-        package's models starts later epochs at batch 0.
+        Item `i` is then batch `batch + i` of that epoch. The `fit` of this
+        package's models starts each later epoch at batch 0.
 
         Raises:
             ValueError: `epoch` or `batch` is out of range.
@@ -77,9 +77,9 @@ class EpochBatches(keras.utils.PyDataset):
 
 
 class TokenBatches(EpochBatches):
-    """Base class for batches whose rows are spans of a text.
+    """Base class for batches whose rows are slices of a text.
 
-    A `Corpus` sets `document_starts`, the offsets at which documents begin,
+    A `Corpus` sets `document_starts`, the positions at which documents begin,
     even if the state is carried from one document to the next.
     """
 
@@ -98,7 +98,7 @@ class TokenBatches(EpochBatches):
 
     @property
     def largest_id(self):
-        """Largest token id, including the end of a sentence."""
+        """Largest id of all tokens, including the end-of-sentence token."""
         return self._largest_id_and_checksum[0]
 
     def identity(self):
@@ -110,7 +110,7 @@ class TokenBatches(EpochBatches):
 
     @functools.cached_property
     def _largest_id_and_checksum(self):
-        """Reads all tokens once; raises `ValueError` for a negative id."""
+        """Computes the largest id and a checksum; checks for negative ids."""
         largest, sum_ = self.end_of_sentence_id, 0
         for begin in range(0, self.num_tokens, _CHUNK):
             chunk = self.tokens[begin : begin + _CHUNK]
@@ -124,14 +124,14 @@ class TokenBatches(EpochBatches):
         return largest, sum_
 
     def of_offsets(self):
-        """Returns a copy of the batches with tokens' offsets instead of ids."""
+        """Returns a copy in which each token is replaced by its position."""
         offsets = copy.copy(self)
         offsets.tokens = np.arange(self.num_tokens)
         return offsets
 
     def _rows(self, begins, ends, time, reset, blind):
-        """Returns a batch with the span `begins[i]` to `ends[i]` in row `i`;
-        where `blind` is true, the first input is the end-of-sentence token."""
+        """Returns a batch with targets `tokens[begins[i]:ends[i]]` in row `i`.
+        If `blind[i]`, the first input is the end-of-sentence token."""
         if len(begins) < self.batch_size:
             missing = (0, self.batch_size - len(begins))
             begins, ends = np.pad(begins, missing), np.pad(ends, missing)
@@ -147,8 +147,8 @@ class TokenBatches(EpochBatches):
 
 
 def concatenate_batches(results):
-    """Concatenates pairs of arrays `(batch, time)` to a pair of arrays with all
-    rows, padded with zeros."""
+    """Concatenates the results of batches. Each result is a pair of arrays
+    `(batch, time)`, which are padded with zeros to the longest time."""
     pairs = [map(ops.convert_to_numpy, pair) for pair in results]
     joined = []
     for arrays in zip(*pairs):
@@ -165,7 +165,7 @@ def concatenate_batches(results):
 
 
 def checksum(integers, start=0):
-    """Returns a checksum of integers that does not depend on their dtype."""
+    """Returns the CRC-32 of integers after a cast to int64."""
     return zlib.crc32(np.ascontiguousarray(integers, "<i8"), start)
 
 
@@ -178,8 +178,8 @@ class Batches(TokenBatches):
     Item `index` is `(inputs, targets, sample_weight)`:
 
     * `inputs["token_ids"]`: int32 `(batch_size, segment_length)`
-    * `inputs["reset"]`: bool `(batch_size,)`, rows whose carried state must be
-      reset before the batch
+    * `inputs["reset"]`: bool `(batch_size,)`, true in rows whose state is reset
+      before the batch
     * `targets`: int32 `(batch_size, segment_length)`
     * `sample_weight`: float32 `(batch_size, segment_length)`, 0 at padding
 
@@ -188,9 +188,9 @@ class Batches(TokenBatches):
     batches have the same shapes.
 
     Without `document_starts`, the tokens are split into `batch_size`
-    contiguous streams whose lengths differ by at most one. The first input of
-    a stream is the token before it, or `end_of_sentence_id` at the beginning
-    of the text. `reset` is true in the first batch only.
+    contiguous streams whose lengths differ by at most one. The first input of a
+    stream is the token before it in the text, or `end_of_sentence_id` at the
+    beginning of the text. `reset` is true in the first batch only.
 
     With `document_starts`, each document goes to the row with the fewest
     segments so far. Each document begins a new segment, with `reset` true and
@@ -200,15 +200,15 @@ class Batches(TokenBatches):
 
     Args:
         tokens: 1-D integer array or memory map.
-        document_starts: `None`, or ascending 1-D integer offsets into
-            `tokens` at which documents begin; the first is 0.
-        end_of_sentence_id: Token that is the first input, and padding.
-        context_of: `"document"` or `"sentence"`; reports use it to name the
-            units that begin at `document_starts`.
+        document_starts: `None`, or the positions in `tokens` at which documents
+            begin: ascending integers, of which the first is 0.
+        end_of_sentence_id: Id of the first input and of padding.
+        context_of: `"document"` or `"sentence"`: what begins at
+            `document_starts`. Reports use this word.
 
     Attributes:
-        epoch: Current epoch, from 0.
-        start_batch: Batch at which the current epoch begins.
+        epoch: Number of the current epoch, from 0.
+        start_batch: Number of the batch that is item 0, for a resumed epoch.
         has_documents: Whether `document_starts` were given.
 
     Raises:
@@ -253,7 +253,7 @@ class Batches(TokenBatches):
                 "documents. Received: document_starts=None"
             )
         else:
-            # Each row is one stream, handled like a document.
+            # Each row is one stream, which is cut like a document.
             edges = np.arange(batch_size + 1) * self.num_tokens // batch_size
             self._starts, self._ends = edges[:-1], edges[1:]
         self._segments = -(-(self._ends - self._starts) // self.segment_length)
@@ -261,7 +261,7 @@ class Batches(TokenBatches):
         if self.has_documents:
             self._row_of, totals = _assign_rows(self._segments, batch_size)
         self.batches_per_epoch = int(max(totals))
-        # Segments are numbered row by row: one search finds those of all rows.
+        # Segments are numbered row by row, so one search serves all rows.
         self._row_edges = np.concatenate([[0], np.cumsum(totals)])
         self._place(np.argsort(self._row_of, kind="stable"))
         self.start_at(0)
@@ -287,7 +287,7 @@ class Batches(TokenBatches):
     def _batch(self, index):
         segment = self._row_edges[:-1] + index
         busy = segment < self._row_edges[1:]
-        # A row that has no segments left gets an empty span.
+        # A row that has no segments left contains only padding.
         segment = np.where(busy, segment, 0)
         place = np.searchsorted(self._first_segments, segment, "right") - 1
         document = self._order[place]
@@ -304,8 +304,8 @@ class Batches(TokenBatches):
 
 
 def _assign_rows(segments, batch_size):
-    """Assigns each document to the row with the fewest segments so far; returns
-    the row of each document and the number of segments in each row."""
+    """Adds each document to the row with the fewest segments so far. Returns
+    each document's row, and the number of segments in each row."""
     free = [(0, row) for row in range(batch_size)]
     rows = np.empty(len(segments), np.int64)
     for document, length in enumerate(segments.tolist()):
@@ -361,16 +361,16 @@ class SentenceBatches(TokenBatches):
     Args:
         tokens: 1-D integer array or memory map; every sentence ends with
             `end_of_sentence_id`.
-        shuffle: Whether to draw the sentences in each batch and the order of
-            the batches every epoch, depending only on `seed` and epoch.
+        shuffle: Whether to shuffle the sentences and the batches before each
+            epoch; the order depends only on `seed` and the epoch.
         longest: `None`, or the largest number of targets per sentence,
             including the end-of-sentence token; further targets are dropped.
-        equal_lengths: Whether the sentences in a batch have equal lengths;
-            otherwise they follow the order of the text unless shuffled.
+        equal_lengths: Whether the sentences in a batch have equal lengths. If
+            not, and without `shuffle`, they are in the order of the text.
 
     Attributes:
         varies_in_time: True, because the number of time steps varies.
-        whole_sentences: Whether sentences are never cut.
+        whole_sentences: Whether every sentence is whole: `longest` is `None`.
         has_documents, context_of: See `Batches`.
 
     Raises:
@@ -413,7 +413,7 @@ class SentenceBatches(TokenBatches):
             self._lengths = np.minimum(self._lengths, longest)
         self.equal_lengths = equal_lengths
         # A batch is from one group: sentences of one length, or all sentences.
-        # Edges are indices in `_sentences`, or of batches, where groups begin.
+        # Edges are the indices of sentences and batches at which groups begin.
         self._groups = self._lengths if equal_lengths else 0 * self._lengths
         counts = np.unique(self._groups, return_counts=True)[1]
         batches = -(-counts // self.batch_size)
@@ -471,7 +471,7 @@ class AutoencodingBatches(SentenceBatches):
     * `targets`: int32 `(batch_size, time)`, equal to the source
     * `sample_weight`: float32 `(batch_size, time)`, 0 at padding
 
-    Takes the arguments of `SentenceBatches`; `longest` cuts both source and
+    Takes the arguments of `SentenceBatches`; `longest` shortens both source and
     target.
 
     Example:
@@ -494,7 +494,7 @@ class AutoencodingBatches(SentenceBatches):
 
 
 def sentence_starts(tokens, end_of_sentence_id=0):
-    """Returns the offsets at which sentences begin, 1-D int64.
+    """Returns the positions at which sentences begin, 1-D int64.
 
     Args:
         tokens: 1-D integer array or memory map; every sentence ends with

@@ -30,10 +30,10 @@ class ClozeQuestion:
     The blank is the string `XXXXX` in one token, such as `XXXXX's`.
 
     Args:
-        context: Tuple of sentences, which are tuples of tokens; may be empty.
+        context: Tuple of sentences, which are tuples of tokens, or `()`.
         query: Tuple of tokens with one blank.
         answer: String, one of the candidates.
-        candidates: Tuple of non-empty strings, possibly repeated.
+        candidates: Tuple of non-empty strings, which may repeat.
 
     Raises:
         ValueError: An argument is invalid.
@@ -86,13 +86,13 @@ class ClozeQuestion:
             )
 
     def word(self, candidate):
-        """Returns the token with the blank, with `candidate` filled in."""
+        """Returns the token that has the blank, with `candidate` in it."""
         token = next(token for token in self.query if BLANK in token)
         return token.replace(BLANK, candidate)
 
     def filled(self, candidate):
-        """Returns the query, a tuple of tokens, with `candidate` in the blank;
-        a candidate is split at white space."""
+        """Returns the query as a tuple of tokens, with `candidate` in the
+        blank. The candidate is split at white space."""
         place = next(i for i, token in enumerate(self.query) if BLANK in token)
         words = self.word(candidate).split()
         return (*self.query[:place], *words, *self.query[place + 1 :])
@@ -105,7 +105,7 @@ def cbt_questions(word_type, split, data_dir=None, cache_dir=None):
     """Loads questions of the Children's Book Test.
 
     Each type has 2,000 questions for validation, 2,500 for testing and more
-    than 100,000 for training; `read_cloze_questions` yields single questions.
+    than 100,000 for training; `read_cloze_questions` reads them one by one.
 
     Args:
         word_type: Type of the missing word: `"NE"` for named entities, `"CN"`
@@ -199,7 +199,7 @@ def read_cloze_questions(path):
 
     A question is twenty lines `1 tokens ...` to `20 tokens ...` and a line
     `21 query<TAB>answer<TAB><TAB>candidate|...|candidate`. The empty field and
-    blank lines are optional. Empty candidates are dropped, because shorter
+    blank lines may be missing. Empty candidates are dropped, because shorter
     sentences are more probable. Repeated candidates are kept.
 
     Yields:
@@ -257,12 +257,12 @@ def _parse_query(text):
 
 
 def _tokens(text):
-    # Contexts overlap and words recur, so keep one string object per word.
+    # Words recur in many questions: one string object per word saves memory.
     return tuple(map(sys.intern, text.split()))
 
 
 def _texts(path):
-    """Yields `(sentence, begins_question)`, with the answer in the blank."""
+    """Yields `(tokens, whether a question begins)` for each sentence."""
     for question in read_cloze_questions(path):
         begins = True
         for tokens in (*question.context, question.filled(question.answer)):

@@ -1,4 +1,4 @@
-"""Public corpora: addresses, checksums and reading options."""
+"""Public corpora: where to download them, and how to read them."""
 
 import dataclasses
 import hashlib
@@ -23,12 +23,12 @@ _SILENCE_SECONDS = 60.0
 
 @dataclasses.dataclass(frozen=True)
 class _PublicCorpus:
-    """Addresses, checksums and reading options of a corpus."""
+    """How to download, check and read a public corpus."""
 
     urls: tuple
     archive_checksum: str
     folder_in_archive: str
-    files: tuple = ()  # Name, size, checksum (or `None`) of each split.
+    files: tuple = ()  # Per split: name, size, checksum or `None`.
     reading: dict = dataclasses.field(default_factory=dict)  # For `TextSource`.
 
 
@@ -119,12 +119,12 @@ def load(
     vocabulary_size=None,
     sentences=False,
 ):
-    """Loads a public corpus in the form used in the literature.
+    """Loads a public corpus in the form that published results use.
 
     * `"ptb"`: Penn Treebank as prepared by Mikolov, without documents.
-    * `"wikitext-2"`: WikiText-2; as usual, a blank line becomes an
-      end-of-sentence token. A line ` = Title = ` between two blank lines begins
-      a document; the three splits have 600, 60 and 60 documents.
+    * `"wikitext-2"`: WikiText-2. As in published results, each blank line adds
+      an end-of-sentence token. A line ` = Title = ` between two blank lines
+      begins a document; the three splits have 600, 60 and 60 documents.
     * `"cbt"`: the books of the Children's Book Test (Hill et al., 2016); each
       is a document. `load_cbt` can also load its questions and limit the
       vocabulary.
@@ -140,15 +140,14 @@ def load(
     perplexities by line and by sentence are not comparable.
 
     Args:
-        data_dir: Folder with the files, or with a subfolder that has the name
-            of the corpus, or with the unpacked archive; `None` downloads the
-            files.
-        cache_dir: Folder for downloads and encoded text; by default
-            `$MEMLM_KERAS_HOME` or else `~/.keras/memlm_keras`.
-        vocabulary: `Vocabulary` to encode with; `None` builds one from the
+        data_dir: Folder that contains the files, a subfolder with the name of
+            the corpus, or the unpacked archive; `None` downloads the files.
+        cache_dir: Folder for downloads and encoded text. The default is the
+            environment variable `MEMLM_KERAS_HOME` or `~/.keras/memlm_keras`.
+        vocabulary: `Vocabulary` for all splits; `None` builds one from the
             training text.
-        verify: Whether to compare sizes and checksums of the files with those
-            published. For `"cbt"`, only the downloaded archive has a checksum.
+        verify: Whether to check the files' sizes and checksums. For `"cbt"`,
+            only the downloaded archive has a checksum.
         vocabulary_size: Number of most frequent tokens in the training text to
             keep, including the two special tokens; `None` keeps all, as the
             literature does.
@@ -190,7 +189,7 @@ def load(
     sources = public_sources(name, data_dir, cache_dir, verify)
     if sentences and name == "wikitext-2":
         if vocabulary is None:
-            # Splitting lines into sentences does not change the vocabulary.
+            # Sentences have the lines' tokens, so the vocabulary is the same.
             vocabulary = stored_vocabulary(
                 sources["train"],
                 cache_folder(cache_dir),
@@ -236,7 +235,7 @@ def public_sources(name, data_dir=None, cache_dir=None, verify=True, **reading):
 
 
 def public_files(name, files, data_dir=None, cache_dir=None):
-    """Finds a corpus' files in `data_dir`, or downloads them; returns paths."""
+    """Returns paths of a corpus' files in `data_dir`, or downloads them."""
     public = _PUBLIC[name]
     if data_dir is None:
         archive = cache_folder(cache_dir) / "downloads" / name
@@ -265,8 +264,8 @@ def public_files(name, files, data_dir=None, cache_dir=None):
 
 
 def download(urls, destination, checksum, extract=False):
-    """Downloads a file from the first address that works, checks its SHA-256 or
-    MD5, and moves it to `destination`, unpacked if `extract`."""
+    """Downloads a file from the first of `urls` that works, and checks its
+    SHA-256 or MD5. `extract` unpacks it; `destination` is its path."""
     with (
         atomic_path(destination) as temporary,
         tempfile.TemporaryDirectory(dir=temporary.parent) as folder,

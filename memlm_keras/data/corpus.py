@@ -1,4 +1,4 @@
-"""Corpora, each a vocabulary and three encoded texts, from any files."""
+"""Corpora from text files: a vocabulary and three encoded texts."""
 
 import dataclasses
 import functools
@@ -24,7 +24,7 @@ from memlm_keras.data.vocabulary import Tokenizer
 from memlm_keras.data.vocabulary import Vocabulary
 
 SPLITS = ("train", "validation", "test")
-# Shares of validation and test if one file is split.
+# If one file is split, validation and test each get this share of it.
 _SHARE = 0.05
 # Scripts without spaces between words: Thai, Lao, Tibetan, Burmese, Khmer,
 # Japanese, Chinese. Split at white space, unspaced text gives tokens of more
@@ -34,7 +34,7 @@ _UNSPACED = re.compile(
     "\U00020000-\U0003ffff]"
 )
 _LONG_WORDS = 6
-# If more than this share of words ends with punctuation, split it off.
+# If more than `_ATTACHED` of the words end with punctuation, split it off.
 _PUNCTUATION, _ATTACHED = re.compile(r"\w[.,;:!?]$"), 0.02
 _LINES_LOOKED_AT = 1000
 
@@ -45,7 +45,7 @@ class Corpus:
 
     Args:
         name: Name for reports.
-        description: Message that says how a single text was split, or empty.
+        description: Message on how one text was split in three; or empty.
 
     Example:
 
@@ -62,16 +62,16 @@ class Corpus:
 
     @property
     def has_documents(self):
-        """Whether the offsets at which documents begin are known."""
+        """Whether the corpus knows where its documents begin."""
         return self.train.document_starts is not None
 
     @functools.cached_property
     def fingerprint(self):
-        """Hash of the vocabulary and all texts, a string of 16 characters."""
+        """String of 16 characters, a hash of the vocabulary and all texts."""
         digest = hashlib.sha256("\0".join(self.vocabulary.tokens).encode())
         for split in (self.train, self.validation, self.test):
             for array in (split.tokens, split.document_starts):
-                # Arrays of equal bytes but other dtypes get other hashes.
+                # The dtype is hashed, too, since arrays may have equal bytes.
                 digest.update(repr(getattr(array, "dtype", None)).encode())
                 if array is not None:
                     digest.update(np.ascontiguousarray(array))
@@ -80,8 +80,8 @@ class Corpus:
     def with_first_lines(self, lines):
         """Returns a `Corpus` with only the first lines of the training text.
 
-        Words outside the first lines become unknown in all texts. Raises
-        `ValueError` if the text has fewer lines.
+        Words that these lines do not contain become unknown in all texts.
+        Raises `ValueError` if the text has fewer lines.
         """
         from memlm_keras.data.batches import sentence_starts
 
@@ -140,7 +140,7 @@ class Corpus:
             split: `"train"`, `"validation"` or `"test"`, or a `Split`.
             batch_size, segment_length, shuffle, seed: See `Batches`.
             documents, sentences: Whether each document, or each sentence, is
-                read from an empty context; otherwise the text is one stream.
+                read from an empty context; if neither, the text is one stream.
 
         Raises:
             ValueError: The split is unknown or has no documents, or both
@@ -182,7 +182,7 @@ class Corpus:
 
     def sentence_batches(self, split, batch_size=20, **kwargs):
         """Makes `SentenceBatches` for training from one split; `kwargs` are
-        other arguments of `SentenceBatches`."""
+        passed to `SentenceBatches`."""
         from memlm_keras.data.batches import SentenceBatches
 
         split = split_of(self, split)
@@ -198,7 +198,7 @@ class Corpus:
 
 
 def split_of(corpus, split):
-    """Returns the split named `split`, or `split` itself if it is no string."""
+    """Returns the `Split` with the name `split`; returns a `Split` as it is."""
     if not isinstance(split, str):
         return split
     if split not in SPLITS:
@@ -222,8 +222,8 @@ def encode_sources(
     description="",
     **rules,
 ):
-    """Makes a `Corpus` from a dict of sources by split, and encodes the texts
-    that are not in the cache; `rules` are arguments of `Tokenizer`."""
+    """Makes a `Corpus` from a dict from names of splits to sources. Texts in
+    the cache are not encoded again. `rules` are arguments of `Tokenizer`."""
     cache_dir = cache_folder(cache_dir)
     tokenizer = tokenizer_for(vocabulary, size, minimum_count, **rules)
     if built := vocabulary is None:
@@ -256,7 +256,7 @@ def encode_sources(
             stacklevel=3,
         )
     entered = EnteredText(vocabulary)
-    # Characters of rare training words do not count as unseen.
+    # Rare training words are unknown, but their characters have been seen.
     rare = set().union(*splits["train"].counts.unknown) if built else ()
     for texts in splits.values():
         entered.marked += texts.counts.marked
@@ -271,7 +271,7 @@ def encode_sources(
 
 
 def stored_vocabulary(source, cache_dir, name, **options):
-    """Returns the vocabulary of `source`, built once and then cached."""
+    """Returns the vocabulary of a text, from the cache if it is there."""
     key = fingerprint(source.identity(), options)
 
     def make(folder):
@@ -321,7 +321,7 @@ def cache_folder(cache_dir=None):
 
 
 def name_of(path):
-    """Names a corpus after its training file, or the folder of `train`."""
+    """Returns a file's stem; for `train.*`, the name of its folder."""
     return path.parent.resolve().name if path.stem == "train" else path.stem
 
 
@@ -342,17 +342,17 @@ def load_text(
     document_start=None,
     cache_dir=None,
 ):
-    """Loads a corpus from any text files, or from a single one.
+    """Loads a corpus from your own text: three files, or a single one.
 
-    Each line becomes its tokens and an end-of-sentence token; blank lines are
-    skipped.
+    Each line is split into tokens, and an end-of-sentence token is added. Blank
+    lines are skipped.
 
     Args:
         train, validation, test: Paths of UTF-8 text files, or of folders in
-            which every `.txt` file is one document. `train` alone is split in
-            order: the first 90% of its lines or documents for training, then
-            5% for validation and 5% for test; see `corpus.description`.
-        vocabulary: `Vocabulary` to encode with, using its tokenizer; `None`
+            which every `.txt` file is one document. If only `train` is given,
+            the first 90% of its lines or documents are for training, the next
+            5% for validation, the last 5% for test; see `corpus.description`.
+        vocabulary: `Vocabulary` that splits and encodes the texts; `None`
             builds one from the training text with the next five arguments.
         vocabulary_size, minimum_count: `size` and `minimum_count` of
             `Vocabulary.build`. By default, words that occur once become the
@@ -376,7 +376,7 @@ def load_text(
         OSError: The cache cannot be written.
 
     Warns:
-        UserWarning: Training has no unknown words, but validation or test has.
+        UserWarning: Only the validation or test text has unknown words.
 
     Example:
 
@@ -414,7 +414,7 @@ def load_text(
 
 
 def _parts(source):
-    """Splits a source into three parts; returns them and a description."""
+    """Divides a text into three sources; also returns a message about it."""
     unit = "documents" if source.has_documents else "lines"
     count = sum(begins or unit == "lines" for _, begins in source.sentences())
     if count < 3:
@@ -456,15 +456,15 @@ def _require_spaces(source):
 
 
 def are_unspaced(words):
-    """Returns whether words are long and in a script without spaces."""
+    """Returns whether words seem to be text without spaces, such as Chinese."""
     characters = sum(map(len, words))
     unspaced = sum(len(_UNSPACED.findall(word)) for word in words)
     return 2 * unspaced > characters > _LONG_WORDS * len(words)
 
 
 def split_for(words):
-    """Returns the argument `split` of `Tokenizer` for a text, given as words
-    separated by white space; `None` if splitting at white space is enough."""
+    """Chooses the argument `split` of `Tokenizer` for the words of a text,
+    split at white space. `None` means that they need no further splitting."""
     if are_unspaced(words):
         return "characters"
     attached = sum(map(bool, map(_PUNCTUATION.search, words)))
@@ -491,9 +491,9 @@ def load_documents(
 ):
     """Loads documents, prepared like Wikipedia (Daniluk et al., 2017).
 
-    Whole documents, in an order drawn from `seed`, are assigned to validation
-    until validation has its share of all tokens, then to test in the same way;
-    the rest is training text. Each split keeps the order of the text.
+    Documents are shuffled with `seed`. The first ones, until they have their
+    share of all tokens, are for validation, the next ones for test, and the
+    others for training. Within a split, documents are in the order of the text.
 
     All numbers become one word. The vocabulary has the most frequent words of
     the training documents; other words are unknown. The paper's splits have
@@ -501,10 +501,10 @@ def load_documents(
     of 77,003 with special tokens. The paper states no tokenizer or seed.
 
     Args:
-        path: Path of a folder in which every `.txt` file is one document, or
-            of one file with many documents; UTF-8.
+        path: Path of a folder in which every `.txt` file is one document, or of
+            one file with many documents. Files are UTF-8.
         document_start: See `load_text`; required if `path` is a file.
-        validation, test: Shares of the tokens, between 0 and 1.
+        validation, test: Shares of all tokens, floats between 0 and 1.
         vocabulary_size: Largest number of entries, including the two special
             tokens; `None` keeps all words.
         numbers: Word that replaces numbers; `None` keeps them.
@@ -515,8 +515,8 @@ def load_documents(
         `Corpus` with documents and memory-mapped tokens.
 
     Raises:
-        ValueError: A share is not between 0 and 1, a split gets no document,
-            or a file has no `document_start`.
+        ValueError: A share is not between 0 and 1, a split gets no document, or
+            `path` is a file and `document_start` is missing.
         Exception: See `load_text`.
 
     Example:
@@ -563,8 +563,8 @@ def load_documents(
 
 
 def assign(lengths, shares, seed):
-    """Assigns documents with `lengths` tokens to splits with the fractions
-    `shares`; returns a dict from split to sorted indices."""
+    """Draws the documents of each split. `lengths` are their numbers of tokens;
+    the returned dict maps names of splits to sorted indices of documents."""
     order = np.random.default_rng(seed).permutation(len(lengths))
     splits = {"train": order}
     for split, share in shares.items():

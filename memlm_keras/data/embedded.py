@@ -1,5 +1,5 @@
-"""Embedded corpus: generated documents that state facts about people and later
-ask for these facts, with the perplexity of a perfect model."""
+"""The embedded corpus of generated documents, which state facts about people
+and ask for them later; computes the perplexity of a perfect model."""
 
 import functools
 import itertools
@@ -16,7 +16,7 @@ from memlm_keras.data.vocabulary import Vocabulary
 
 _RANDOM_BLOCK = 4096
 
-# Each person has one word for each fact, different from everyone else's.
+# Within a document, no two people have the same word for a fact.
 FACTS = {
     "first": (
         "albert anna arthur clara david edith flora george grace helen john "
@@ -36,8 +36,8 @@ FACTS = {
     ),
 }
 INTRODUCTION = "{first} {last} was born in {city} in {year} <eos>".split()
-# A reminder repeats facts; its first fact identifies a known person. Each
-# reminder begins with a different word.
+# A reminder repeats facts about a person, whom its first fact identifies. The
+# first word tells which of the reminders it is.
 REMINDERS = {
     sentence.split()[0]: sentence.split()
     for sentence in (
@@ -51,7 +51,7 @@ REMINDERS = {
 
 @dataclass(frozen=True, eq=False)
 class Grammar:
-    """Distribution over documents with `length` sentences; each sentence states
+    """Generates random documents with `length` sentences. A sentence states
     facts about a new person, or repeats facts about a known person."""
 
     # Every choice is one token, so the probability of a text is the product of
@@ -80,21 +80,21 @@ class Grammar:
 
     @property
     def words(self):
-        """Returns all tokens in a fixed order, `<eos>` first."""
+        """Returns the vocabulary in a fixed order, `<eos>` first."""
         spoken = {*INTRODUCTION}.union(*REMINDERS.values())
         plain = sorted(token for token in spoken if not _fact(token))
         return plain + " ".join(self.facts.values()).split()
 
     def document(self, speaker):
-        """Generates a whole document with a `Speaker`."""
+        """Lets a `Speaker` generate a whole document."""
         people = ()
         for _ in range(self.length):
             people = self.sentence(speaker, people)
 
     def sentence(self, speaker, people):
-        """Generates a sentence; returns known people and any new person."""
-        # `entropy` assumes: the first word determines a sentence's length; the
-        # first word and `len(people)` determine its tokens' probabilities.
+        """Lets a `Speaker` generate a sentence; returns the people after it."""
+        # `entropy` needs two properties. The first word determines how long the
+        # sentence is; with `len(people)`, it determines all probabilities.
         start = speaker.draw(self.starts(people))
         if start in REMINDERS:
             meant = people
@@ -116,7 +116,7 @@ class Grammar:
         return (*people, person)
 
     def starts(self, people):
-        """Returns the weights of the first words of the next sentence."""
+        """Returns a dict from the next sentence's first words to weights."""
         weights = {}
         if len(people) >= self.min_people:
             weights = dict.fromkeys(REMINDERS, 1 / len(REMINDERS))
@@ -131,13 +131,13 @@ class Grammar:
 
 
 def _fact(token):
-    """Returns the fact named by a placeholder like `{first}`, or `None`."""
+    """Returns `"first"` for the token `"{first}"`, and `None` for a word."""
     return token[1:-1] if token.startswith("{") else None
 
 
 class Speaker:
-    """Generates a text and records its log-probabilities; `choose` picks one
-    token from a dict of weights by token."""
+    """Generates a text and records its log-probabilities. `choose` takes a dict
+    from possible tokens to weights, and returns one of the tokens."""
 
     def __init__(self, choose):
         self.choose = choose
@@ -149,7 +149,7 @@ class Speaker:
         return self.draw(dict.fromkeys(tokens, 1))
 
     def draw(self, weights):
-        """Generates and returns one token, given `weights` by token."""
+        """Returns the token that `choose` takes; records its probability."""
         token = self.choose(weights)
         probability = weights[token] / sum(weights.values())
         self.tokens.append(token)
@@ -158,7 +158,7 @@ class Speaker:
 
 
 def uniforms(seed):
-    """Yields random numbers in [0, 1), equal on every platform."""
+    """Yields random numbers in [0, 1) that are the same on every platform."""
     # NumPy guarantees the same raw bits in all versions, but not the numbers
     # that `Generator` computes from them.
     bits = np.random.PCG64(seed)
@@ -173,8 +173,8 @@ GRAMMAR = Grammar(FACTS)
 
 
 def generate(num_documents, seed, grammar=GRAMMAR):
-    """Draws documents, as lists of tokens, and arrays of their natural-log
-    probabilities; the first documents do not depend on `num_documents`."""
+    """Returns documents, which are lists of tokens, and the log-probabilities
+    of their tokens as arrays. A larger `num_documents` only adds documents."""
     require_positive_integer("num_documents", num_documents, minimum=0)
     numbers = uniforms(seed)
 
@@ -226,7 +226,7 @@ def documents_of(split, vocabulary):
 
 
 class Entropy(NamedTuple):
-    """Expected negative log-likelihood and length of a document."""
+    """Expected values of a document: its negative log-likelihood and length."""
 
     nats: float
     tokens: float  # including `<eos>`
@@ -234,11 +234,11 @@ class Entropy(NamedTuple):
 
 @functools.cache
 def entropy(grammar=GRAMMAR):
-    """Computes the exact expected values of `Entropy` for a document."""
+    """Computes the exact `Entropy` of a grammar."""
 
     @functools.cache
     def expect(count, left):
-        # The expected values depend only on the number of people.
+        # The result depends only on how many people are known.
         people = tuple(
             {fact: words.split()[i] for fact, words in grammar.facts.items()}
             for i in range(count)
@@ -262,7 +262,7 @@ def entropy(grammar=GRAMMAR):
 
 
 def optimal_perplexity(documents=None, grammar=GRAMMAR):
-    """Computes a perfect model's perplexity, by default its expected value."""
+    """Returns a perfect model's perplexity; by default, the expected one."""
     if documents is None:
         nats, num_tokens = entropy(grammar)
         return math.exp(nats / num_tokens)
@@ -278,8 +278,8 @@ def optimal_perplexity(documents=None, grammar=GRAMMAR):
 
 
 def log_probabilities(document, grammar=GRAMMAR):
-    """Computes the natural-log probability of each token of a document, float64
-    `(tokens,)`; `ValueError` if the grammar cannot generate it."""
+    """Returns the log-probability of each token of a document, `(tokens,)`.
+    Raises `ValueError` if the grammar cannot generate the document."""
 
     def read(weights):
         place = len(speaker.tokens)

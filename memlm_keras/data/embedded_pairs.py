@@ -1,5 +1,5 @@
-"""Generated sentence pairs whose labels depend on which person has which
-fact."""
+"""Generated sentence pairs; labels depend on which facts are about which
+person."""
 
 import itertools
 
@@ -12,7 +12,7 @@ NAMES = tuple(
     "ada bert clara dan edith frank greta hugo "
     "ida jack kate leo mary noah olga paul".split()
 )
-# Each kind of fact: the predicate, and its objects.
+# Each kind of fact: its verb, and the objects that can follow.
 FACTS = (
     ("lives in", ("bath", "cork", "derby", "leeds", "oslo", "paris", "york")),
     ("works as a", ("baker", "judge", "nurse", "pilot", "tailor", "weaver")),
@@ -23,8 +23,8 @@ SIZES = {"train": 20_000, "validation": 1_000, "test": 1_000}
 
 
 def generate_pairs(num_pairs, seed, people=(3, 5)):
-    """Draws a list of `SentencePair`s, cycling through the labels; `people` are
-    the least and largest numbers of people in a premise."""
+    """Draws a list of `SentencePair`s; their labels take turns. `people` is the
+    smallest and the largest number of people in a premise."""
     least, most = people
     require_positive_integer("num_pairs", num_pairs, minimum=0)
     if not 3 <= least <= most <= len(NAMES):
@@ -57,8 +57,8 @@ def _pair(draw, label, least, most):
     asked, second, third, *_ = names
     kind = draw.one(range(len(FACTS)))
     own, others = draw.some(FACTS[kind][1], 2)
-    # Each person gets a fact of another kind than `kind`. The first two people,
-    # and some after the third, also get a fact of `kind`.
+    # Each person gets a fact whose kind is not `kind`. The first two people,
+    # and some after the third, also get one of kind `kind`.
     kinds = [k for k in range(len(FACTS)) if k != kind]
     first, different = draw.some(kinds, 2)
     known = [(name, draw.one(kinds)) for name in names[3:]]
@@ -68,8 +68,8 @@ def _pair(draw, label, least, most):
     facts += [[asked, kind, own], [second, kind, others]]
     holders = draw.some(names[3:], draw.one(range(len(names) - 2)))
     facts += [[name, kind, draw.one(FACTS[kind][1])] for name in holders]
-    # A contradiction states another person's fact. In a neutral pair, `asked`
-    # and `third` swap facts, and no fact of `kind` is about `asked`.
+    # A contradiction has the fact of `second`. In a neutral pair, `asked` and
+    # `third` swap facts, so no fact of kind `kind` is about `asked`.
     value = own if label == "entailment" else others
     if label == "neutral":
         value = draw.one((own, others))

@@ -22,17 +22,17 @@ class PairBatches(EpochBatches):
     Each pair is in exactly one batch of a pass. Chunks of `bucket_batches`
     batches are sorted by length, so the pairs in a batch have similar lengths.
     The number of time steps is rounded up to a multiple of `length_multiple`,
-    so that few shapes are compiled. Padding changes no result.
+    so that few shapes are compiled. Padding does not change results.
 
-    An epoch of `fit` is one pass over the pairs, or the next
-    `batches_per_epoch` batches of a pass. With models from other packages, call
-    `start_at` before each epoch.
+    An epoch of `fit` is one pass over all pairs. With `batches_per_epoch`, it
+    is the next so many batches, and later epochs continue from there. Models of
+    other packages need a call of `start_at` before each epoch.
 
     Args:
-        premises, hypotheses: Sequences of non-empty 1-D integer arrays.
+        premises, hypotheses: Sequences of non-empty 1-D arrays of token ids.
         labels: 1-D integer array.
-        shuffle: Whether to draw an order for every pass, depending only on
-            `seed` and the number of the pass; otherwise all pairs are sorted
+        shuffle: Whether to shuffle the pairs before each pass, depending only
+            on `seed` and the number of the pass; if not, all pairs are sorted
             by length.
         bucket_batches: Number of batches in a chunk.
         batches_per_epoch: Number of batches in an epoch; `None` for one pass.
@@ -42,7 +42,7 @@ class PairBatches(EpochBatches):
         largest_id: Largest token id.
 
     Raises:
-        ValueError: An argument is not as described above.
+        ValueError: An argument is invalid.
 
     Example:
 
@@ -126,7 +126,7 @@ class PairBatches(EpochBatches):
 
     @property
     def order(self):
-        """Integer array: index of the pair in each row, -1 in empty rows."""
+        """Index of the pair in each row of all batches, -1 in empty rows."""
         indices = range(self.start_batch, self.batches_per_epoch)
         return np.concatenate([self._rows(index) for index in indices])
 
@@ -151,11 +151,11 @@ class PairBatches(EpochBatches):
         return inputs, labels, filled.astype("float32")
 
     def _rows(self, index):
-        """Returns the indices of the pairs in a batch, int `(batch_size,)`."""
+        """Returns the indices of a batch's pairs; -1 marks an empty row."""
         position = self.epoch * self.batches_per_epoch + index
         number, index = divmod(position, self.batches_per_pass)
         if number not in self._orders:
-            # Keep the previous pass: one epoch may have batches of two passes.
+            # Keep the order of the pass before: an epoch may span two passes.
             self._orders = {
                 n: order for n, order in self._orders.items() if n == number - 1
             }
@@ -163,7 +163,7 @@ class PairBatches(EpochBatches):
         return self._orders[number][index]
 
     def _order(self, number):
-        """Draws the order of a pass, int `(batches_per_pass, batch_size)`."""
+        """Returns the pairs of a pass, int `(batches_per_pass, batch_size)`."""
         order = np.arange(self.num_pairs)
         chunk = self.num_pairs
         random = np.random.default_rng([self.seed, number])
@@ -197,7 +197,7 @@ class PairBatches(EpochBatches):
 def _sentences(name, sentences):
     arrays = [np.asanyarray(sentence) for sentence in sentences]
     for index, array in enumerate(arrays):
-        # Only check invalid arrays: formatting every `name[index]` is slow.
+        # Valid arrays skip the check, because formatting each name is slow.
         if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
             require_integers(f"{name}[{index}]", array)
     return arrays

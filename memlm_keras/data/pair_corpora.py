@@ -24,7 +24,7 @@ SUFFIXES = (".tsv", ".csv", ".jsonl", ".txt")
 _SNLI = ("snli_1.0_train", "snli_1.0_dev", "snli_1.0_test")
 _SICK = ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt")
 _SICK_LATER = ("TRAIN", "TRIAL", "TEST")
-# Columns in the user's files, and their names in public corpora.
+# Columns of your files, and the names that public corpora give them.
 COLUMNS = {
     "premise": (
         *("sentence1", "sentence_A", "text1", "text_A", "s1", "question1"),
@@ -40,7 +40,7 @@ COLUMNS = {
     ),
 }
 _PARTS = (("train", "training"), ("valid", "validation", "dev"), ("test",))
-# In files that have the first label, the second marks pairs without a label.
+# If a file has the label on the left, that on the right means no label.
 _NO_LABEL = {"entailment": "-", "0": "-1"}
 
 
@@ -156,7 +156,7 @@ def load_pairs(
 
 
 def pair_files(name):
-    """Returns one or three paths for the `name` of `load_pairs`."""
+    """Returns the paths of one file or three, given `name` of `load_pairs`."""
     several = isinstance(name, (list, tuple))
     paths = [*map(pathlib.Path, name if several else [name])]
     if not several and paths[0].is_dir():
@@ -194,10 +194,10 @@ def pair_files(name):
 
 
 def read_pairs(path, optional=()):
-    """Reads a file of pairs; `optional` columns may be missing or empty.
+    """Reads a table of pairs; `optional` columns may be missing or empty.
 
     Returns:
-        List of tuples: file and line of a row, and a dict of its cells.
+        List of `(file and line, cells)` for each row; `cells` is a dict.
 
     Raises:
         ValueError: The file is not a table of pairs, or has an empty cell.
@@ -225,7 +225,7 @@ def read_pairs(path, optional=()):
 
 
 def _own_rows(paths, labels):
-    """Returns the rows of each split, and a description for the user."""
+    """Returns a list of rows for each split, and a message for the user."""
     parts, left_out, given = [], 0, {*(labels or ())}
     for path in paths:
         rows = read_pairs(path)
@@ -256,7 +256,7 @@ def _own_rows(paths, labels):
 
 
 def _drawn_splits(rows):
-    """Draws a tenth of each label's rows for validation, a tenth for test."""
+    """Draws splits; validation and test have a tenth of each label's rows."""
 
     def label_of(place):
         return rows[place][1]["label"]
@@ -265,7 +265,7 @@ def _drawn_splits(rows):
     parts, count = [[], [], []], 0
     groups = itertools.groupby(sorted(drawn.tolist(), key=label_of), label_of)
     for _, (first, *others) in groups:
-        # The training pairs need every label.
+        # Every label must occur in training.
         parts[0].append(first)
         for place in others:
             part = count % 10 + 1
@@ -289,7 +289,7 @@ def _pair(where, premise, hypothesis, label, labels=LABELS):
 
 
 def read_snli(path):
-    """Reads the pairs in an SNLI file one by one.
+    """Reads an SNLI file; yields one pair at a time.
 
     Pairs without a gold label (`-`), on which annotators disagreed, are
     skipped.
@@ -320,7 +320,7 @@ def read_snli(path):
 
 
 def read_sick(path, part=None):
-    """Reads the pairs in a SICK file one by one.
+    """Reads a SICK file; yields one pair at a time.
 
     Args:
         path: Path of the tab-separated UTF-8 file.
@@ -375,7 +375,7 @@ def _sick(data_dir):
 
 
 def _records(path, columns):
-    """Yields file and line of each row, and its cells in `columns`."""
+    """Yields `(file and line, *cells)` per row, with cells of `columns`."""
     fields, where = dict.fromkeys(columns, ()), None
     with tables.naming(path):
         suffix = pathlib.Path(path).suffix.lower()

@@ -16,10 +16,10 @@ LABELS = ("entailment", "neutral", "contradiction")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SentencePair:
-    """A premise, a hypothesis, and the label of their relation.
+    """A pair of sentences, premise and hypothesis, and its label.
 
     Args:
-        premise, hypothesis: Tuples of at least one token.
+        premise, hypothesis: Non-empty tuples of strings, the tokens.
 
     Raises:
         ValueError: A sentence has no tokens, or is a string.
@@ -62,11 +62,11 @@ class PairSplit:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PairCorpus:
-    """A vocabulary, labels, and pairs of sentences encoded with them.
+    """Encoded pairs of sentences for training, validation and test.
 
     Args:
         name: Name for reports.
-        description: Describes how the user's files were read.
+        description: Message on how your files were read.
 
     Example:
 
@@ -84,7 +84,7 @@ class PairCorpus:
 
     @functools.cached_property
     def fingerprint(self):
-        """Hash of vocabulary, labels and pairs, a string of 16 characters."""
+        """String of 16 characters, a hash of vocabulary, labels and pairs."""
         texts = (*self.vocabulary.tokens, "", *self.labels)
         digest = hashlib.sha256("\0".join(texts).encode())
         for name in SPLITS:
@@ -131,8 +131,8 @@ def encode_pairs(
 
     Args:
         name, description: See `PairCorpus`.
-        splits: Dict with the keys `"train"`, `"validation"` and `"test"`, and
-            iterables of `SentencePair`s as values.
+        splits: Dict from `"train"`, `"validation"` and `"test"` to iterables of
+            `SentencePair`s.
         labels: Tuple of the allowed labels, strings.
         vocabulary: `Vocabulary`; `None` builds one from the training pairs
             with the next four arguments.

@@ -1,6 +1,6 @@
-"""Synthetic recall tasks, which need a memory and can be solved without error.
+"""Synthetic tasks that test a memory; a perfect memory makes no errors.
 
-A task draws token ids, the steps of queries, and answers to queries."""
+A task draws token ids, the time steps of queries, and their answers."""
 
 import dataclasses
 import itertools
@@ -12,7 +12,7 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.data.batches import EpochBatches
 
 FILLERS = ("zeros", "uniform")
-# Difference between the seeds for the tasks in a mix.
+# The seeds of consecutive tasks in a mix differ by this number.
 _SEED_STEP = 10_000_000
 
 
@@ -20,12 +20,12 @@ _SEED_STEP = 10_000_000
 class MQAR:
     """Multi-query associative recall (Arora et al., 2023, "Zoology").
 
-    A row begins with D pairs of a key and a value, `k1 v1 .. kD vD`, followed
-    by two-token slots. D slots, drawn without replacement, each begin with one
-    of the keys; slot i is drawn with a probability proportional to i^(a - 1).
-    The steps of keys in slots are called queries. The target of a query is not
-    the next token, but the value of the key. Keys are ids from 1 to below
-    V / 2, values are ids from V / 2, and all are different within a row.
+    A row begins with D pairs of a key and a value, `k1 v1 .. kD vD`. The rest
+    is divided into slots of two tokens, and each key begins one of D drawn
+    slots. Slot i is drawn, without replacement, with a probability proportional
+    to i^(a - 1). These later keys are called queries. The target of a query is
+    not the next token, but the value of the key. Keys are ids from 1 to below V
+    / 2, values from V / 2. The D keys are all different, and so are the values.
 
     After the pairs, `forgetting` of the keys appear again with new values,
     which become the answers.
@@ -36,7 +36,7 @@ class MQAR:
         pairs: Integer, D, number of keys in a row, each queried once.
         filler: `"uniform"` for random ids at all other steps, as in Zoology
             since 2024, or `"zeros"`, which is easier.
-        forgetting: Integer, number of keys that get a new value.
+        forgetting: Integer, number of keys whose value changes.
         power: Float, a.
 
     Raises:
@@ -93,7 +93,7 @@ class MQAR:
 
     @property
     def chance(self):
-        """Accuracy of guessing one of the values that answer a query."""
+        """Accuracy of a random guess among the answers of a row."""
         return 1 / self.pairs
 
     def draw(self, rows, generator):
@@ -115,8 +115,8 @@ class MQAR:
             [keys, rewritten_keys], axis=1
         )
         token_ids[:, 1:context:2] = values
-        # Adding Gumbel noise and taking the largest sums draws slots without
-        # replacement.
+        # The largest sums of log weight and Gumbel noise are a weighted draw
+        # without replacement.
         slots = (self.length - context) // 2
         log_weights = (self.power - 1) * np.log(np.arange(1, slots + 1))
         noisy = log_weights + generator.gumbel(size=(rows, slots))
@@ -135,7 +135,7 @@ class MQAR:
 
 @dataclasses.dataclass(frozen=True)
 class MQARMix:
-    """Mix of `MQAR` tasks with several lengths for one model.
+    """Several `MQAR` tasks of different lengths, on which one model is trained.
 
     Zoology's README trains on 4 to 64 pairs, and tests on 4 to 256 pairs in
     rows of up to 1,024 tokens; see `zoology_mix` in `recipes/recall.py`.
@@ -175,7 +175,7 @@ class MQARMix:
 
     @property
     def chance(self):
-        """Mean accuracy on test rows of guessing one of a row's values."""
+        """Mean accuracy of a random guess among a test row's answers."""
         rows = sum(rows for _, _, rows in self.test)
         return sum(rows / pairs for pairs, _, rows in self.test) / rows
 
@@ -196,7 +196,7 @@ class MQARMix:
         """Makes `MixedBatches` for `"training"` or `"test"`.
 
         Args:
-            rows: Integer, number of rows for each task; `None` for the mix's.
+            rows: Integer, rows of each task; `None` takes them from the tuples.
             **arguments: `fresh` and `shuffle` of `RecallBatches`.
         """
         seeds = itertools.count(seed, _SEED_STEP)
@@ -215,8 +215,8 @@ class MQARMix:
 class Copy:
     """Recall of the token exactly `distance` steps before the current one.
 
-    Tokens are independent and uniform, so a model that has not stored a token
-    can only guess.
+    Tokens are drawn independently with equal probabilities, so a model can only
+    guess a token that it has not stored.
 
     Args:
         distance: Integer of at least 1.
@@ -252,7 +252,7 @@ class Copy:
 
     @property
     def chance(self):
-        """Accuracy of guessing among all tokens."""
+        """Accuracy of a random guess among all tokens."""
         return 1 / self.vocabulary_size
 
     def draw(self, rows, generator):
@@ -313,7 +313,7 @@ class Binding:
 
     @property
     def chance(self):
-        """Accuracy of guessing among the objects of the row."""
+        """Accuracy of a random guess among the objects in a row."""
         return 1 / self.n
 
     def draw(self, rows, generator):
@@ -340,8 +340,8 @@ class RecallBatches(EpochBatches):
     Item `index` is `(inputs, targets, sample_weight)`:
 
     * `inputs["token_ids"]`: int32 `(batch_size, length)`
-    * `inputs["positions"]`: int32 `(batch_size, queries)`, steps of the
-      queries; a model needs to read its memory only there
+    * `inputs["positions"]`: int32 `(batch_size, queries)`, time steps of the
+      queries, at which the loss is computed
     * `targets`: int32 `(batch_size, queries)`
     * `sample_weight`: float32 `(batch_size, queries)`, 0 in the empty rows of
       the last batch
@@ -349,7 +349,7 @@ class RecallBatches(EpochBatches):
     Each row begins with an empty context.
 
     Args:
-        task: `MQAR`, `Copy`, `Binding`, or an object with the same attributes.
+        task: `MQAR`, `Copy`, `Binding`, or an object with their attributes.
         rows: Integer, number of rows in an epoch.
         fresh: Whether to draw new rows for every epoch.
         shuffle: Whether to change the order of the rows every epoch.
@@ -421,7 +421,7 @@ class RecallBatches(EpochBatches):
 
 
 class MixedBatches(EpochBatches):
-    """Combines several `RecallBatches`; each batch is from one of them.
+    """The batches of several `RecallBatches` in one dataset.
 
     Keras' accuracy weights all rows equally, whatever their number of queries.
 
@@ -483,7 +483,7 @@ def _distinct(generator, rows, count, size):
     """Draws `count` different integers below `size` in each row."""
     chosen = np.zeros((rows, count), np.int64)
     for column in range(count):
-        # `drawn` indexes integers not chosen yet: add the chosen ones below.
+        # `drawn` counts only integers not chosen yet: skip the chosen ones.
         drawn = generator.integers(size - column, size=rows)
         for taken in np.sort(chosen[:, :column], axis=1).T:
             drawn += drawn >= taken

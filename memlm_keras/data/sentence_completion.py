@@ -1,5 +1,5 @@
-"""Questions and training novels for the Sentence Completion Challenge (Zweig
-and Burges, 2011)."""
+"""The Sentence Completion Challenge (Zweig and Burges, 2011): reads its
+questions, and prepares its novels as training text."""
 
 import codecs
 import pathlib
@@ -30,7 +30,7 @@ _STRAIGHT_QUOTES = str.maketrans("‘’“”", "''\"\"")
 
 
 def completion_questions(questions, answers, lowercase=True, tokenize="syntok"):
-    """Loads the challenge's questions from either of its two formats.
+    """Loads the questions of the challenge in one of its two formats.
 
     * `Holmes.machine_format.questions.txt` and `...answers.txt`: lines
       `1a) You are [crying] alone.` to `1e) ...`, and the correct line for each
@@ -39,11 +39,11 @@ def completion_questions(questions, answers, lowercase=True, tokenize="syntok"):
       `<s> You are crying alone </s>`, without the final stop. The five
       sentences of a question differ at the blank.
 
-    The first line determines the format. For models trained on the text from
-    `prepare_novels`, use the same `lowercase` and `tokenize`, and the machine
-    format, which keeps the final stops. The archive recommends the first 520
-    of the 1,040 questions for validation and the others for testing; Tran et
-    al. (2016) report results for all questions.
+    The first line determines the format. For models trained on the text of
+    `prepare_novels`, give both functions the same `lowercase` and `tokenize`.
+    Use the machine format, which keeps the final stops. The archive recommends
+    the first 520 of the 1,040 questions for validation and the others for
+    testing; Tran et al. (2016) report results for all questions.
 
     Args:
         questions, answers: Paths of the two UTF-8 files.
@@ -58,8 +58,7 @@ def completion_questions(questions, answers, lowercase=True, tokenize="syntok"):
     Raises:
         FileNotFoundError: A file does not exist.
         ValueError: A file is empty, not UTF-8 or in another format, an answer
-            is not one of its question's candidates, or the numbers of questions
-            and answers differ.
+            is not a candidate, or the numbers of questions and answers differ.
         ImportError: `"syntok"` is not installed.
 
     Example:
@@ -95,7 +94,7 @@ def completion_questions(questions, answers, lowercase=True, tokenize="syntok"):
 
 
 def _lines(path):
-    """Returns number and text of each line that is not blank."""
+    """Returns pairs `(line number, line)`, without blank lines."""
     lines = [
         (number, line.removeprefix("\ufeff").strip())
         for number, line in enumerate(read_lines(path), 1)
@@ -108,8 +107,8 @@ def _lines(path):
     return lines
 
 
-# The reader of each format yields the line of a question, the text before and
-# after the blank, the candidates and the answer.
+# There is one reader for each format. For each question, it yields the line
+# number, the text before and after the blank, candidates and answer.
 
 
 def _read_numbered(questions, lines, answers, solutions):
@@ -196,7 +195,7 @@ def _parse_enclosed(path, place, line):
 
 
 def _shared(sentences, longest):
-    """Counts the first words that all sentences share, at most `longest`."""
+    """Counts the words with which all sentences begin, up to `longest`."""
     for place in range(longest):
         if len({words[place] for words in sentences}) > 1:
             return place
@@ -233,37 +232,37 @@ def prepare_novels(
 ):
     """Prepares novels from Project Gutenberg as training text.
 
-    Each `.txt` file becomes a file with the same name and one sentence per
-    line, whose tokens are separated by spaces. `load_documents(output)` splits
-    the novels into training, validation and test; `load_text` reads one folder
-    for each split. Project Gutenberg's headers and footers are removed, and so
-    are sentences without a letter or digit. `tokenize="syntok"` also separates
-    dashes, straightens quotes and removes underscores, which mark italics.
+    Each `.txt` file becomes a file of the same name, with one sentence per line
+    and spaces between tokens. `load_documents(output)` splits the novels into
+    training, validation and test; `load_text` reads one folder for each split.
+    Project Gutenberg's headers and footers are removed, and so are sentences
+    without a letter or digit. `tokenize="syntok"` also separates dashes,
+    straightens quotes and removes underscores, which mark italics.
 
     The rules of the challenge exclude the sources of its questions: *The Sign
     of the Four*, *The Hound of the Baskervilles*, *The Adventures* and *The
     Memoirs of Sherlock Holmes* and *The Valley of Fear*.
 
     Args:
-        output: Path of the new folder, written atomically.
+        output: Path of the new folder. It is written completely or not at all.
         lowercase: Whether to lowercase the text.
-        tokenize: See `completion_questions`; a function gets one sentence.
+        tokenize: See `completion_questions`. A function is called per sentence.
         encoding: Encoding of files that are not UTF-8.
 
     Returns:
-        Numbers of sentences and of tokens written, two integers.
+        Two integers: the number of sentences, and the number of tokens.
 
     Raises:
         FileNotFoundError: There is no `.txt` file in `folder`.
         FileExistsError: `output` exists.
-        ValueError: Two files would get the same name, the encoding is unknown
-            or wrong for a file, or a novel has no sentence.
+        ValueError: Two files differ only in `.txt` and `.TXT`, the encoding is
+            unknown or wrong for a file, or a novel has no sentence.
         ImportError: `syntok`, which splits sentences, is not installed.
         OSError: `output` cannot be written.
 
     Warns:
-        UserWarning: A file without a start marker is read from the first line;
-            without an end marker, to the last line.
+        UserWarning: A file lacks the line at which the novel starts, or that at
+            which it ends, and is read from its first or to its last line.
 
     Example:
 
@@ -341,7 +340,7 @@ def _novels(folder, output):
 
 
 def _read(file, encoding):
-    """Returns the text from start to end marker, and whether both exist."""
+    """Returns `(text between the markers, whether both markers exist)`."""
     data = file.read_bytes()
     try:
         text = data.decode("utf-8-sig")
@@ -355,13 +354,14 @@ def _read(file, encoding):
                 "Give another `encoding`, such as 'latin-1'."
             ) from error
     lines = re.split("\r\n|\r|\n", text)
-    # The license after the footer may have a header: search before the footer.
+    # The license after the footer may contain a header, so only lines before
+    # the footer are searched for headers.
     footers = (at for at, line in enumerate(lines) if _FOOTER.match(line))
     end = next(footers, None)
     headers = [at for at, line in enumerate(lines[:end]) if _HEADER.match(line)]
     begin = headers[-1] + 1 if headers else 0
     if headers:
-        # A marker may have several lines, the last of which ends with stars.
+        # A marker may have several lines; stars end the last of them.
         marker = lines[begin - 1 : begin + 3]
         ends = (
             at for at, line in enumerate(marker) if _MARKER_END.search(line)
@@ -377,7 +377,7 @@ def _sentences(text):
         paragraph = " ".join(paragraph.split())
         for tokens in segmenter.segment(words.tokenize(paragraph)):
             sentence = "".join(map(str, tokens)).strip()
-            # Drop lines of stars and the like, which separate sections.
+            # Drop sentences without a letter or digit, such as lines of stars.
             if any(map(str.isalnum, sentence)):
                 yield sentence
 

@@ -33,8 +33,8 @@ _BYTE = re.compile("<0x[0-9a-fA-F]{2}>")
 
 
 class SentencePieceTokenizer:
-    """Replaces characters with the dict `replacements`, and splits texts into
-    pieces with a SentencePiece model, given as bytes."""
+    """Splits texts into pieces with a SentencePiece model, given as bytes.
+    Before, it replaces the characters that are keys of `replacements`."""
 
     def __init__(self, model, replacements=None):
         self.model = model
@@ -53,7 +53,7 @@ class SentencePieceTokenizer:
         return self.tokenize(" ".join(tokens))
 
     def in_graph(self):
-        """Returns tensorflow_text's tokenizer, without the replacements."""
+        """Returns a tokenizer of tensorflow_text, without replacements."""
         tensorflow_text = files.import_package(
             "tensorflow_text",
             "A SentencePiece model in a graph",
@@ -70,7 +70,7 @@ class SentencePieceTokenizer:
         }
 
     def read_model(self):
-        """Returns the SentencePiece model as a protobuf message."""
+        """Returns the protobuf message of the SentencePiece model."""
         from sentencepiece import sentencepiece_model_pb2
 
         return sentencepiece_model_pb2.ModelProto.FromString(self.model)
@@ -92,13 +92,13 @@ def _processor(model):
 
 
 class LongestMatchTokenizer:
-    """Splits words from the left into the longest matching tokens; characters
-    that begin no token are returned as they are."""
+    """Splits words: cuts off the longest token with which a word begins, and
+    repeats. A character with which no token begins is kept as a token."""
 
     def __init__(self, tokens, unit):
         self.tokens = tokens
         self.unit = unit
-        # Text never matches control symbols such as `<so>`.
+        # Control symbols, such as `<so>`, are never found in text.
         self.matched = frozenset(
             token
             for token in tokens
@@ -141,17 +141,18 @@ class SubwordVocabulary(Vocabulary):
     translator must use the pieces and ids of that program. `from_sentencepiece`
     reads pieces and ids from that program's SentencePiece model,
     `from_tokens_file` from the `tokens.txt` of sherpa and icefall. The
-    end-of-sentence and unknown tokens keep their ids, too.
+    end-of-sentence and unknown tokens also keep their ids.
 
-    If a SentencePiece model is given, it splits the text. Without a model, each
-    word is split from the left into the longest pieces, which may differ from
-    the program's pieces.
+    If a SentencePiece model is given, it splits the text. Without a model, the
+    longest pieces are cut from the left of each word; these may differ from the
+    program's pieces.
 
     Args:
         tokens: Iterable of distinct, non-empty strings, in the order of ids.
-        unknown: Token for text that no piece matches; `None` finds `<unk>`.
+        unknown: Token for text that no piece matches; `None` finds `<unk>`,
+            `<UNK>` or `[UNK]` in `tokens`.
         end_of_sentence: Token that ends each sentence; `None` finds `</s>`,
-            `<eos>` or `<sos/eos>`.
+            `<eos>`, `<sos/eos>` or `[SEP]`.
         sentencepiece: `None`, or the bytes of a SentencePiece model.
         unit: Kind of tokens: `"pieces"` (the first of a word begins with
             U+2581), `"characters"` or `"words"`; `None` infers the kind.
@@ -228,7 +229,7 @@ class SubwordVocabulary(Vocabulary):
 
     @classmethod
     def build(cls, *arguments, **keywords):
-        """Raises `ValueError`: subword vocabularies are trained elsewhere."""
+        """Raises `ValueError`, because other programs train subwords."""
         raise ValueError(
             "A `SubwordVocabulary` is not built from a text: train a "
             "SentencePiece model, and use `from_sentencepiece`."
@@ -238,8 +239,8 @@ class SubwordVocabulary(Vocabulary):
     def from_sentencepiece(
         cls, path, unknown=None, end_of_sentence=None, replacements=None
     ):
-        """Reads the file of a SentencePiece model and keeps its ids; see the
-        class for the arguments and errors."""
+        """Reads the file of a SentencePiece model, whose ids are kept. The
+        class describes the arguments and errors."""
         model = pathlib.Path(path).read_bytes()
         with naming(path):
             processor = _processor(model)
@@ -257,7 +258,7 @@ class SubwordVocabulary(Vocabulary):
         end_of_sentence=None,
         unit=None,
     ):
-        """Reads a file `tokens.txt` with a token and its id in each line.
+        """Reads a file `tokens.txt`; each line is a token and its id.
 
         Args:
             sentencepiece: `None`, or path of the SentencePiece model that
@@ -267,7 +268,7 @@ class SubwordVocabulary(Vocabulary):
         Raises:
             FileNotFoundError: The file does not exist.
             ValueError: The file is not UTF-8, a line is not a token and an id,
-                or the ids are not 0, 1, 2 and so on, in any order.
+                or the sorted ids are not 0, 1, 2 and so on.
         """
         tokens = {}
         for number, line in enumerate(read_lines(path), 1):
@@ -303,7 +304,7 @@ class SubwordVocabulary(Vocabulary):
         return " ".join(text.split())
 
     def bytes_of(self, token):
-        """Returns the bytes that a piece adds to a text, including spaces.
+        """Returns the UTF-8 bytes of a piece's text, including its spaces.
 
         Example:
 
@@ -312,7 +313,7 @@ class SubwordVocabulary(Vocabulary):
         """
         if token in (self.unknown, self.end_of_sentence):
             return f" {token} ".encode()
-        # Characters without a piece are split into bytes such as `<0xE4>`.
+        # A token such as `<0xE4>` is one byte of a character without a piece.
         if _BYTE.fullmatch(token):
             return bytes.fromhex(token[3:5])
         return token.replace(WORD_START, " ").encode()
@@ -340,7 +341,7 @@ class SubwordVocabulary(Vocabulary):
     def _characters(self, token):
         if self.unit != "pieces":
             return super()._characters(token)
-        # Count only the first byte of each UTF-8 character.
+        # Bytes that continue a UTF-8 character are not counted.
         return sum(byte & 0xC0 != 0x80 for byte in self.bytes_of(token))
 
     def begins_word(self, token):
@@ -356,7 +357,7 @@ class SubwordVocabulary(Vocabulary):
             "end_of_sentence": self.end_of_sentence,
             "sentencepiece": model and base64.b64encode(model).decode(),
             "unit": self.unit,
-            # Old fingerprints stay valid, because an empty dict is omitted.
+            # An empty dict is omitted, so fingerprints without it stay valid.
             **({"replacements": r} if (r := self.replacements) else {}),
         }
 

@@ -27,7 +27,7 @@ _IS_CSV = "A .tsv has no quotation marks around its cells: call the file .csv"
 
 @contextlib.contextmanager
 def naming(where):
-    """Context manager that puts a file or line before `ValueError` messages."""
+    """Context manager that begins `ValueError` messages with `where`."""
     try:
         yield
     except ValueError as error:
@@ -38,8 +38,8 @@ def naming(where):
 
 
 def read_texts(path, suffixes):
-    """Returns `(path, text)` for a file, or for all files with one of the
-    `suffixes` in a folder or `.zip` archive."""
+    """Returns a list of pairs `(path, text)`. `path` is a text file, a folder
+    or a `.zip` archive; the last two give all files with one of `suffixes`."""
     path = pathlib.Path(path)
     remedy = f"Expected {', '.join(suffixes)}, a folder of them, or a .zip."
     found = {}
@@ -60,14 +60,14 @@ def read_texts(path, suffixes):
 
 
 def _is_wanted(name, suffixes):
-    """Returns whether to read a file in a folder or archive."""
+    """Returns whether `name` has one of `suffixes` and is not hidden."""
     hidden = any(part.startswith((".", "__MACOSX")) for part in name.parts)
     return name.suffix.lower() in suffixes and not hidden
 
 
 def decode(data, name):
-    """Decodes a file as UTF-8, UTF-16 or else Windows-1252, which Excel writes;
-    all line ends become line feeds."""
+    """Decodes a file as UTF-8, UTF-16 or, since Excel writes it, Windows-1252.
+    All line ends become line feeds."""
     marked = data.startswith((b"\xff\xfe", b"\xfe\xff"))
     with naming(name):
         try:
@@ -80,7 +80,7 @@ def decode(data, name):
                 f"line {line} has the byte 0x{data[place]:02x}, which is not "
                 f"{error.encoding}"
             )
-            # If valid UTF-8 precedes the error, the file is damaged UTF-8.
+            # Valid UTF-8 beyond ASCII before the error: the file is damaged.
             if marked or not data[:place].isascii():
                 raise ValueError(f"{reason}. Save the file as UTF-8") from None
             try:
@@ -103,7 +103,7 @@ def decode(data, name):
 
 
 def names_of(paths):
-    """Names paths by their stems, or by relative paths if stems repeat."""
+    """Returns distinct names: stems, or relative paths if stems repeat."""
     root = os.path.commonpath([path.parent for path in paths])
     paths = [path.relative_to(root) for path in paths]
     for name in (lambda p: p.stem, lambda p: str(p.with_suffix("")), str):
@@ -117,19 +117,19 @@ def names_of(paths):
 
 
 def read_rows(lines, suffix, fields=None, optional=(), whole=True):
-    """Yields the line number and a dict of the cells for each row of a table.
+    """Yields `(line number, cells)` for each row of a table; `cells` is a dict.
 
-    A table without a header is read if it has as many columns as `fields`.
-    Missing and repeated column names get the number of their column.
+    A table with as many columns as `fields` needs no header. The number of a
+    column is added to its name if the name is missing or repeated.
 
     Args:
         lines: Iterable of lines.
-        suffix: `".jsonl"` for lines of JSON objects, `".csv"` for cells that
-            may have quotation marks; other files have tabs between cells.
-        fields: Dict from names of columns to lists of their other names; case
-            and punctuation are ignored.
-        optional: Fields that may be missing.
-        whole: Whether every row must have all cells.
+        suffix: `".jsonl"` if each line is a JSON object, `".csv"` if cells may
+            have quotation marks; otherwise tabs separate cells.
+        fields: Dict from names of columns to lists of names with which files
+            may call them; case and punctuation are ignored.
+        optional: Names in `fields` whose columns may be missing.
+        whole: Whether a row with too few cells is an error.
 
     Raises:
         ValueError: A line is damaged, or a column is missing.
@@ -185,7 +185,7 @@ def read_rows(lines, suffix, fields=None, optional=(), whole=True):
 
 
 def _objects(lines, fields, optional):
-    """Yields line number and dict of cells from JSON lines."""
+    """Yields `(line number, cells)` for each JSON object."""
     known = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -204,8 +204,8 @@ def _objects(lines, fields, optional):
 
 
 def _split_csv(lines):
-    """Splits CSV lines by the first delimiter with which all rows have the same
-    number of cells; returns line number and cells of each row."""
+    """Returns `(line number, cells)` for each row of a CSV table. The delimiter
+    is the first that gives all rows the same number of cells."""
     lines, offset = [*lines], 0
     first = next(filter(str.strip, lines), "")
     delimiters = sorted(_DELIMITERS, key=first.count, reverse=True)
@@ -228,7 +228,7 @@ def _split_csv(lines):
 
 
 def _parsed(text, delimiter, offset):
-    """Returns the rows of a CSV text, or a `ValueError` for a bad row."""
+    """Returns the rows of a CSV text; if one is bad, returns a `ValueError`."""
     reader = csv.reader(
         io.StringIO(text, newline=""),
         delimiter=delimiter,
@@ -252,7 +252,7 @@ def _parsed(text, delimiter, offset):
 
 
 def _is_quoted(cell):
-    """Returns whether a cell is quoted and has doubled quotes inside."""
+    """Returns whether a cell looks like `"one ""quoted"" word"`."""
     inner = cell[1:-1]
     return (
         cell[:1] == cell[-1:] == '"'
@@ -270,7 +270,7 @@ def _simple(name):
 
 
 def _named(names, fields, optional):
-    """Returns column names, with the alternative names in `fields` replaced."""
+    """Replaces a file's names of columns by the names that `fields` has."""
     simple, named, missing = [*map(_simple, names)], [*names], []
     for field, others in fields.items():
         own, other = {_simple(field)}, {*map(_simple, others)}
@@ -295,7 +295,7 @@ def _named(names, fields, optional):
 
 
 def _numbered(header):
-    """Adds the column's number to missing and repeated names."""
+    """Adds the column's number to a name that is missing or repeated."""
     names = []
     for number, name in enumerate(header, 1):
         name = name.strip() or "column"
@@ -309,20 +309,20 @@ def _numbered(header):
 
 
 class ResultTable:
-    """Base class for results with one row per word or sentence; subclasses
-    define `columns()`, which returns a dict of columns by name."""
+    """Base class for results with one row per word or sentence. The method
+    `columns()` of a subclass returns a dict from names to columns."""
 
     def to_tsv(self):
-        """Returns `columns()` as tab-separated text with a header."""
+        """Returns the table as tab-separated text with a header."""
         return table_text(self.columns())
 
     def write(self, path, **options):
-        """Writes `to_tsv(**options)` to a file, atomically."""
+        """Writes the table to a file; `options` are arguments of `to_tsv`."""
         files.write_text(path, self.to_tsv(**options))
 
 
 def table_text(columns):
-    """Returns columns as tab-separated text; NaN becomes an empty cell."""
+    """Returns a dict of columns as tab-separated text; NaN is an empty cell."""
     columns = {
         name: ["" if np.isnan(value) else f"{value:.6f}" for value in values]
         if getattr(values, "dtype", None) == "float64"

@@ -23,12 +23,12 @@ from memlm_keras.files import reading
 _FORMAT_VERSION = 5
 _SUMS = "checksums.json"
 _TRIES = 3
-# Largest length of a line in bytes; a longer one is an error.
+# Maximum number of bytes in a line; a longer line raises an error.
 _LONGEST_LINE = 2**26
 # Texts of at least `_LEAST_PROGRESS` bytes get a progress bar. The bar begins
 # after `_BEFORE_PROGRESS` bytes, since some callers read only the first lines.
 _LEAST_PROGRESS, _BEFORE_PROGRESS = 20_000_000, 10_000_000
-# Smaller shares of unknown characters are not reported.
+# `notes` reports unknown characters only above this share of a text.
 _LEAST_SHARE = 0.001
 _EXAMPLES = 5
 _MARKS = re.compile(
@@ -46,8 +46,8 @@ def unmarked(line):
 
 
 class EnteredText:
-    """Removes boundary marks from lines; counts the marked lines, and the
-    characters that are not in the vocabulary."""
+    """Removes boundary marks, such as `<s>`, from lines. Counts the lines that
+    had marks, and the characters that no token of the vocabulary has."""
 
     def __init__(self, vocabulary):
         self.vocabulary = vocabulary
@@ -55,8 +55,8 @@ class EnteredText:
         self.unseen = collections.Counter()
 
     def line(self, text):
-        """Removes and counts the boundary marks of a line; raises `ValueError`
-        for lone surrogates, which stand for bytes that are not UTF-8."""
+        """Returns a line without its boundary marks. Raises `ValueError` for
+        lone surrogates, which stand for bytes that are not UTF-8."""
         if re.search("[\ud800-\udfff]", text):
             raise ValueError(f"{text!r} is not UTF-8. Convert it to UTF-8.")
         bare = unmarked(text)
@@ -66,7 +66,7 @@ class EnteredText:
         return bare
 
     def notes(self):
-        """Yields messages about boundary marks and unknown characters."""
+        """Yields messages for the user: one on marks, one on characters."""
         if self.marked:
             yield (
                 "Lines that begin with <s> or end with </s> or <eos>: "
@@ -90,14 +90,14 @@ class EnteredText:
 # === Sources ===
 
 # A source has the attributes `path` and `has_documents`. `identity()` returns
-# JSON values that change when the text changes. `sentences()` yields pairs: a
-# line (a string or a list of tokens), and whether the line begins a document.
+# values for JSON that change with the text. `sentences()` yields pairs: a line
+# (a string or a list of tokens), and whether the line begins a document.
 
 
 @dataclasses.dataclass(eq=False)
 class TextSource:
-    """Lines from a UTF-8 file, or from a folder with one `.txt` file per
-    document; lines that match `document_start` begin documents."""
+    """The lines of a UTF-8 file, or of a folder with one `.txt` file per
+    document. A line that matches `document_start` begins a document."""
 
     path: pathlib.Path
     keep_blank_lines: bool = False
@@ -175,8 +175,8 @@ class TextSource:
 
 
 class TextPart:
-    """Selects the documents numbered in `units` from a source, or the lines if
-    the source has no documents; blank lines are not counted."""
+    """Part of a source: the documents whose numbers are in `units`. In a source
+    without documents, these are numbers of lines that are not blank."""
 
     def __init__(self, source, units):
         self.source = source
@@ -201,7 +201,7 @@ class TextPart:
 
 
 class FileSource:
-    """Sentences that the function `read` yields from `files`."""
+    """A source whose sentences the function `read` yields from each file."""
 
     def __init__(self, kind, files, read, has_documents=False):
         self.kind = kind
@@ -219,15 +219,15 @@ class FileSource:
 
 
 def files_identity(files):
-    """Returns the path, size and modification time of each file."""
+    """Returns a list `[path, size, modification time]` for each file."""
     stats = [(file.resolve(), file.stat()) for file in files]
     return [[str(file), stat.st_size, stat.st_mtime_ns] for file, stat in stats]
 
 
 def read_documents(paths, document_start=None, part=1, parts=1):
-    """Iterates over `(name, lines)` for each document in files and in folders
-    of `.txt` files, or only for part number `part` of `parts` equal parts.
-    With `document_start`, names of documents end with numbers."""
+    """Iterates over documents as pairs `(name, lines)`; `paths` are files and
+    folders of `.txt` files. With `parts`, reads only number `part` of so many
+    equal parts. With `document_start`, a file has many documents."""
     sources = [
         TextSource(file, document_start=document_start)
         for path in paths
@@ -260,7 +260,7 @@ def _chosen_documents(sources, chosen, numbered):
 
 
 def _progress(name, files):
-    """Returns a callback that counts bytes read, with a bar for large files."""
+    """Returns a callback for read bytes; large files get a progress bar."""
     size = sum(file.stat().st_size for file in files)
     if size < _LEAST_PROGRESS:
         return lambda count: None
@@ -281,9 +281,9 @@ def _progress(name, files):
 
 
 def read_lines(path, advance=lambda count: None):
-    """Yields the lines of a UTF-8 file without line ends; calls `advance` with
-    the number of bytes in each."""
-    # Line feeds end lines, or carriage returns in a file without line feeds.
+    """Yields the lines of a UTF-8 file, without line ends. For each line, calls
+    `advance` with the number of its bytes."""
+    # A line ends with a line feed, or in a file without any, a carriage return.
     # Other characters at which `str.splitlines` splits occur within sentences.
     offset = 0
     with open(path, "rb") as file:
@@ -305,7 +305,7 @@ def read_lines(path, advance=lambda count: None):
 
 
 def read_text(path):
-    """Reads a whole UTF-8 file."""
+    """Returns the text of a UTF-8 file."""
     return _decode(pathlib.Path(path).read_bytes(), path, 0)
 
 
@@ -346,7 +346,7 @@ def _list_files(path):
 
 
 def load_syntok(module):
-    """Imports a module of syntok; the error says how to install it."""
+    """Imports a module of syntok; an error says how to install it."""
     return import_package(
         f"syntok.{module}",
         "Splitting into sentences, or questions without `tokenize=None`,",
@@ -355,8 +355,8 @@ def load_syntok(module):
 
 
 def split_sentences(tokens):
-    """Yields the sentences in a list of tokens; full stops must be separate
-    tokens, except in abbreviations."""
+    """Yields the sentences in a list of tokens, as lists. A full stop at the
+    end of a sentence must be a token by itself."""
     segment = load_syntok("segmenter").segment
     token_of = load_syntok("tokenizer").Token
     seen, offset, quoting = [], 0, False
@@ -375,7 +375,7 @@ def split_sentences(tokens):
 
 
 def splitter_version():
-    """Returns the name and version of the package that splits sentences."""
+    """Returns the name and version of syntok, which splits sentences."""
     load_syntok("segmenter")
     return f"syntok {importlib.metadata.version('syntok')}"
 
@@ -386,23 +386,23 @@ def splitter_version():
 class TextCounts(NamedTuple):
     """Counts of words and characters in the text before it was encoded."""
 
-    words: int  # Words are separated by white space.
-    characters: int  # A space or line end counts as one.
-    unknown: dict  # Maps normalized unknown words to counts.
-    marked: int = 0  # Counts lines that had boundary marks.
+    words: int  # separated by white space
+    characters: int  # a space or line end is one
+    unknown: dict  # from unknown tokens to counts
+    marked: int = 0  # number of lines with boundary marks
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Split:
-    """One part of a corpus: token ids and the offsets of documents.
+    """One part of a corpus, such as the training text, as token ids.
 
     Args:
         tokens: 1-D int32 array or memory map of token ids, including
             end-of-sentence tokens.
-        document_starts: 1-D int64 array of ascending offsets into `tokens`
-            from 0; or `None` for a text without documents.
-        counts: `TextCounts` from the original text, for
-            `memlm_keras.evaluation.text_bits`; or `None`.
+        document_starts: 1-D int64 array of the positions in `tokens` at which
+            documents begin, in ascending order from 0; or `None`.
+        counts: `TextCounts` of the original text, which
+            `memlm_keras.evaluation.text_bits` needs; or `None`.
 
     Example:
 
@@ -419,8 +419,8 @@ class Split:
         return len(self.tokens)
 
     def longest_first(self):
-        """Returns a `Split` with the longest documents first, so that they fill
-        rows evenly; raises `ValueError` for a text without documents."""
+        """Returns a `Split` with the longest documents first; then rows of
+        batches have similar lengths. Without documents, raises `ValueError`."""
         if self.document_starts is None:
             raise ValueError(
                 "`longest_first` needs a split with `document_starts`. "
@@ -433,7 +433,7 @@ class Split:
 
 
 def stored_split(source, vocabulary, cache_dir, name):
-    """Encodes a source, or reads the cache; returns a memory-mapped `Split`."""
+    """Returns a memory-mapped `Split`, encoded now or from the cache."""
     key = fingerprint(source.identity(), vocabulary.get_config())
 
     def read(folder):
@@ -473,7 +473,7 @@ def _write(source, vocabulary, folder):
                 unknown.update(t for t in tokens if t not in vocabulary)
             file.write(np.array([*ids, end_id], "<i4").tobytes())
             count += len(ids) + 1
-        # NumPy pads the file's header, so the final shape fits into the header.
+        # NumPy pads the header, so that a larger shape fits into its place.
         file.seek(0)
         header["shape"] = (count,)
         np.lib.format.write_array_header_1_0(file, header)
@@ -489,7 +489,7 @@ def _write(source, vocabulary, folder):
 
 
 def stored_document_lengths(source, tokenizer, cache_dir, name):
-    """Counts each document's tokens and sentence ends, or reads the cache."""
+    """Returns the numbers of tokens of the documents, counted or cached."""
     key = fingerprint(source.identity(), tokenizer)
 
     def make(folder):
@@ -525,7 +525,7 @@ def _check(source, count, starts):
 
 
 def fingerprint(*parts):
-    """Computes a hash of JSON values and of objects with `get_config`."""
+    """Returns a hash of values for JSON and objects that have `get_config`."""
     text = json.dumps(
         [_FORMAT_VERSION, *parts],
         sort_keys=True,
@@ -535,8 +535,8 @@ def fingerprint(*parts):
 
 
 def stored(cache_dir, kind, name, make, read):
-    """Reads the cache folder `kind/name`; calls `make` to write a missing or
-    damaged folder; `name` must identify the contents."""
+    """Returns `read(folder)` for the cache folder `kind/name`. If it is missing
+    or damaged, `make` writes it first. `name` must identify the contents."""
     folder = pathlib.Path(cache_dir) / kind / name
     for _ in range(_TRIES):
         try:

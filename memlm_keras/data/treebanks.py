@@ -32,7 +32,7 @@ def load_conllu(
 ):
     """Loads a corpus from CoNLL-U files, such as a treebank.
 
-    Every sentence becomes its word forms and an end-of-sentence token. The
+    A sentence is read as its word forms and an end-of-sentence token. The
     words are the nodes of the tree: multiword tokens are split into their parts
     (Italian `del` into `di` and `il`), and empty nodes are skipped.
 
@@ -84,7 +84,7 @@ def load_conllu(
 
 
 def _words(path):
-    """Yields each sentence's words, and `False`: no document begins there."""
+    """Yields `(words, False)` for sentences, which begin no document."""
     for rows in _sentence_rows(path):
         yield [columns[_FORM] for _, columns in rows], False
 
@@ -97,10 +97,10 @@ class ParsedSentence:
     """A sentence with its dependency tree.
 
     Attributes:
-        words: Tuple of word forms, strings.
-        heads: Integer array `(words,)`, index of the head of each word, -1
-            for the root.
-        relations: Tuple of dependency types, strings.
+        words: Tuple of strings, the word forms.
+        heads: Integer array `(words,)`, index of the head of each word; -1 for
+            the root.
+        relations: Tuple of strings, types of dependencies, such as `"nsubj"`.
     """
 
     words: tuple
@@ -138,7 +138,7 @@ def read_conllu(path):
 
 
 def _sentence_rows(path):
-    """Yields `(line number, columns)` of each word, in a list per sentence."""
+    """Yields a list per sentence: `(line number, columns)` of each word."""
     rows = []
     lines = itertools.chain(read_lines(path), [""])
     for number, line in enumerate(lines, start=1):

@@ -1,5 +1,5 @@
-"""Vocabularies, which map tokens to ids, and tokenizers, which split texts;
-`words_in_graph.py` has the same tokenizers in a TensorFlow graph."""
+"""Vocabularies, which map tokens to ids, and tokenizers, which split texts.
+`words_in_graph.py` has the same as TensorFlow operations."""
 
 import collections
 import dataclasses
@@ -29,7 +29,7 @@ NUMBER_PATTERN = r"[+\-]?[0-9]+([.,:/\-][0-9]+)*"
 
 _NUMBER = re.compile(NUMBER_PATTERN)
 _CODE_POINTS = 0x110000
-# Class of white space; no Unicode script has this number.
+# Number of white space; no Unicode script has this number.
 SPACE_CLASS = 255
 
 # === Tokenizers ===
@@ -42,21 +42,21 @@ class Tokenizer:
     Args:
         split: Where to split:
 
-            * `"white_space"`: at white space, like Python's `str.split`.
-            * `"unicode_script"`: also where `tf.strings.unicode_script`
-              changes, which separates words from punctuation and digits:
+            * `"white_space"`: at white space, as Python's `str.split` does.
+            * `"unicode_script"`: also between characters of different Unicode
+              scripts, which separates words from punctuation and digits:
               `"can't stop."` becomes `can ' t stop .`, and `"<unk>"` three
               tokens. Punctuation and digits share a script, so `1800),` stays
               one token. (`tensorflow_text.UnicodeScriptTokenizer` joins
               characters of one script across a space.)
             * `"characters"`: between all characters, for text without spaces
               between words, such as Chinese.
-        lowercase: Whether to lower-case each character by itself; unlike in
-            `str.lower`, a Greek sigma does not depend on its place in a word.
-        numbers: `None`, or a token, such as `"N"`, that replaces numbers.
+        lowercase: Whether to change letters to lower case. Unlike with
+            `str.lower`, a Greek sigma is the same at any place in a word.
+        numbers: Token that replaces all numbers, such as `"N"`; or `None`.
 
     Raises:
-        ValueError: An argument is not as described above.
+        ValueError: An argument is invalid.
 
     Example:
 
@@ -111,8 +111,8 @@ class Tokenizer:
 
 @functools.cache
 def lower_case():
-    """Returns a dict from each code point to its lower case, also one code
-    point; `İ` becomes a plain `i`, as in Unicode's simple mapping."""
+    """Returns a dict from the code points of letters to those of lower case.
+    `İ` becomes a plain `i`, as in Unicode's simple mapping."""
     lowered = ((code, chr(code).lower()) for code in range(_CODE_POINTS))
     return {
         code: ord(lower[0]) for code, lower in lowered if lower != chr(code)
@@ -121,7 +121,7 @@ def lower_case():
 
 @functools.cache
 def script_classes():
-    """Returns the script of each code point, `SPACE_CLASS` for white space."""
+    """Returns the number of each code point's script, or `SPACE_CLASS`."""
     tf = files.import_package("tensorflow", "Splitting at Unicode scripts")
     with files.silent_stderr(), tf.device("CPU"):
         scripts = tf.strings.unicode_script(tf.range(_CODE_POINTS)).numpy()
@@ -145,7 +145,7 @@ def _split_at_scripts(text):
 
 
 class Vocabulary:
-    """Fixed list of tokens with ids, and a tokenizer for text.
+    """List of tokens, whose positions are ids, and a tokenizer for text.
 
     The end-of-sentence token has id 0 and the unknown token id 1; the other
     tokens follow in the order of `tokens`. Corpora, models and exported graphs
@@ -209,13 +209,13 @@ class Vocabulary:
                 of tokens.
             size: Largest number of entries, including the two special tokens;
                 `None` keeps all.
-            minimum_count: Integer, how often a token must occur; `None` means
-                1, or 2 if the text would otherwise have no unknown token from
-                which a model can learn.
+            minimum_count: Integer, how often a token must occur in the text.
+                `None` means 1; but 2 if no token would then be unknown, since a
+                model learns the unknown token only from examples.
 
         Returns:
-            `Vocabulary` with the most frequent tokens first, and ties in
-            alphabetical order.
+            `Vocabulary` with the most frequent tokens first. Equally frequent
+            ones are in alphabetical order.
 
         Raises:
             ValueError: `size` is below 2 or `minimum_count` below 1.
@@ -273,7 +273,7 @@ class Vocabulary:
         if not isinstance(config, dict):
             lines = text.removesuffix("\n").split("\n")
             config = {"tokens": [line.removesuffix("\r") for line in lines]}
-        # The vocabulary's class is stored in the file.
+        # The file also says which class of vocabulary wrote it.
         name = config.pop("class_name", cls.__name__)
         kinds = {kind.__name__: kind for kind in (cls, *cls.__subclasses__())}
         try:
@@ -286,13 +286,13 @@ class Vocabulary:
             ) from error
 
     def save(self, path):
-        """Writes the vocabulary as JSON, atomically; raises `OSError` if the
-        folder cannot be written."""
+        """Writes the vocabulary as JSON, completely or not at all. Raises
+        `OSError` if the folder cannot be written."""
         config = {"class_name": type(self).__name__, **self.get_config()}
         files.write_text(path, json.dumps(config, ensure_ascii=False, indent=0))
 
     def encode(self, text_or_tokens):
-        """Looks up ids, without adding an end-of-sentence token.
+        """Returns the ids of a text, without an end-of-sentence token.
 
         Args:
             text_or_tokens: A string, which the tokenizer splits, or an iterable
@@ -306,15 +306,15 @@ class Vocabulary:
         return np.array([get(token, unknown_id) for token in tokens], np.int32)
 
     def encode_sentence(self, text_or_tokens):
-        """Looks up ids like `encode`, and adds the end-of-sentence token."""
+        """Returns the ids of a sentence, with the end-of-sentence token."""
         ids = self.encode(text_or_tokens)
         return np.append(ids, np.int32(self.end_of_sentence_id))
 
     def decode(self, ids):
-        """Looks up tokens by id.
+        """Returns the list of the tokens with these ids.
 
         Args:
-            ids: 1-D integers, as an array, tensor or list.
+            ids: 1-D array, tensor or list of integers.
 
         Raises:
             ValueError: An id is not in the vocabulary.
@@ -350,17 +350,17 @@ class Vocabulary:
         return " ".join(self._tokens(ids_or_tokens))
 
     def count_words(self, ids):
-        """Counts words, including ends of sentences, in an integer array of
-        ids, for perplexity per word; here each token is a word."""
+        """Counts the words in an array of ids, for perplexity per word. An end
+        of sentence is a word; here, every token is."""
         return int(np.size(ids))
 
     def count_characters(self, ids):
-        """Counts the characters of the text that an integer array of ids
-        decodes to, for bits per character.
+        """Counts the characters of the text of an array of ids, for bits per
+        character.
 
         Each token is followed by a space or line end, which counts as one
-        character. If tokens are characters, there are no spaces. Unknown words
-        count as the string of the unknown token.
+        character. If tokens are characters, there are no spaces. An unknown
+        word has the characters of the unknown token.
 
         Example:
 
@@ -381,8 +381,8 @@ class Vocabulary:
         return len(token) + self._has_spaces
 
     def begins_word(self, token):
-        """Returns whether a token begins a word: any token that is a word, and
-        a subword piece if the piece begins with U+2581 or ends a sentence.
+        """Returns whether a token begins a word. Of subword pieces, those do
+        that begin with U+2581 or end a sentence; otherwise, all tokens.
 
         Example:
 
@@ -396,14 +396,14 @@ class Vocabulary:
         return frozenset().union(*self.tokens)
 
     def unseen_characters(self, text):
-        """Counts the characters in a text that occur in no token.
+        """Counts a text's characters that no token of the vocabulary has.
 
         Args:
             text: String, which the tokenizer splits, or an iterable of tokens.
 
         Returns:
-            `collections.Counter` of characters; with subword pieces, it
-            includes characters that are encoded as bytes.
+            `collections.Counter` of characters. It includes characters that
+            subword pieces encode as bytes.
 
         Example:
 
@@ -420,7 +420,7 @@ class Vocabulary:
 
     @functools.cached_property
     def fingerprint(self):
-        """Hash of the tokens and the tokenizer, a string of 16 characters."""
+        """String of 16 characters, a hash of the tokens and the tokenizer."""
         text = json.dumps(self.get_config(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -481,7 +481,7 @@ class Vocabulary:
 
 
 def tokens_of(text_or_tokens, tokenizer):
-    """Splits a text, or normalizes an iterable of tokens; returns tokens."""
+    """Returns tokens: splits a string, or normalizes an iterable of tokens."""
     if isinstance(text_or_tokens, str):
         return tokenizer.tokenize(text_or_tokens)
     return tokenizer.normalize(text_or_tokens)

@@ -1,4 +1,4 @@
-"""A vocabulary in a TensorFlow graph, for the TensorFlow backend only."""
+"""Vocabularies and tokenizers as TensorFlow operations, for graphs."""
 
 import collections
 
@@ -13,7 +13,7 @@ from memlm_keras.data.vocabulary import lower_case
 
 
 class Words:
-    """Vocabulary in a TensorFlow graph; modules must track its `resources`."""
+    """A vocabulary as TensorFlow operations; modules track its `resources`."""
 
     def __init__(self, vocabulary):
         self.tokens = tf.constant(vocabulary.tokens)
@@ -42,26 +42,26 @@ class Words:
         )
 
     def encode(self, text):
-        """Encodes texts `(B,)` like `Vocabulary.encode`, as ragged int32."""
+        """Returns ragged int32 ids of texts `(B,)`, as `Vocabulary.encode`."""
         return self.look_up(self.tokenize(text))
 
     def look_up(self, tokens):
-        """Looks up ragged string tokens; returns ragged int32 ids."""
+        """Returns the ids of tokens; both are ragged tensors."""
         ids = self.table.lookup(tokens.flat_values)
         return tokens.with_flat_values(tf.cast(ids, tf.int32))
 
     def tokenize(self, text):
-        """Splits texts `(B,)` into ragged string tokens."""
+        """Splits texts `(B,)` into tokens, a ragged string tensor."""
         return self._tokenizer.tokenize(text)
 
     def detokenize(self, ids):
-        """Joins ragged ids into texts `(B,)` like `Vocabulary.detokenize`."""
+        """Returns texts `(B,)` from ragged ids, as `Vocabulary.detokenize`."""
         written = tf.strings.reduce_join(
             tf.gather(self._parts, ids), axis=1, separator=self._separator
         )
         if self._separator:
             return written
-        # Transcoding replaces incomplete characters at the ends of the text.
+        # A text may begin or end within a character, which is replaced here.
         text = tf.strings.unicode_transcode(written, "UTF-8", "UTF-8")
         return tf.strings.reduce_join(
             split_at_white_space(text), axis=1, separator=" "
@@ -146,7 +146,7 @@ class LongestMatchInGraph(tf.Module):
         )
 
     def _pieces(self, words):
-        """Cuts words `(N,)` into ragged pieces, one piece per word and loop."""
+        """Splits words `(N,)` into pieces; a loop cuts one off each word."""
         lengths = tf.range(self._rules.longest, 0, -1)
 
         def cut(rest, pieces):
@@ -181,7 +181,7 @@ class LongestMatchInGraph(tf.Module):
 
 
 def split_at_white_space(text):
-    """Splits texts `(B,)` as `str.split` does; returns ragged tokens."""
+    """Splits texts `(B,)` as `str.split` into a ragged tensor of tokens."""
     # `tf.strings.split` splits at fewer characters than Python.
     return tf.strings.split(
         tf.strings.regex_replace(text, f"[{WHITE_SPACE}]", " ")
@@ -189,10 +189,10 @@ def split_at_white_space(text):
 
 
 def split_at_scripts(text):
-    """Splits texts `(B,)` where the script changes; returns ragged tokens."""
+    """Splits texts `(B,)` where the script changes, into ragged tokens."""
     decoded = tf.strings.unicode_decode(text, "UTF-8")
     codes, edges = decoded.flat_values, decoded.row_splits
-    # `value_rowids` gives the same `rows`, but pads them in memory.
+    # `value_rowids` gives the same `rows`, but uses more memory.
     places = tf.range(tf.size(codes, tf.int64))
     rows = tf.searchsorted(edges[1:], places, side="right")
     spaces = tf.constant([ord(character) for character in WHITE_SPACE])

@@ -32,7 +32,7 @@ class ZarembaRow(SummedLossRow):
     layers: int = 2
     dropout: float = 0.0
     tied: bool | None = None
-    # Whether the model has Press and Wolf's projection with a penalty.
+    # Whether an extra projection with an L2 penalty precedes the softmax.
     penalized: bool = False
 
     def model(self):
@@ -113,14 +113,14 @@ ZAREMBA = Paper(
 class GalRow(ZarembaRow):
     """Two LSTM layers with variational dropout."""
 
-    # Rates of the large model in the authors' code; this package also uses them
-    # for the medium model.
+    # The authors' code has these rates for the large model; here, the medium
+    # model has them, too.
     where: str = "Table 1"
     dropout: float = 0.5
     recurrent_dropout: float = 0.3
     word_dropout: float = 0.3
-    # Keras multiplies the decay by the learning rate; the authors' code does
-    # not.
+    # Keras, unlike the authors' code, multiplies the decay by the learning
+    # rate.
     weight_decay: float | None = 1e-7
 
     def model(self):
@@ -178,7 +178,7 @@ GAL = Paper(
 
 
 def _press(row, parameters, numbers=(), **changes):
-    """Returns a row of another paper, changed as in Press and Wolf (2016)."""
+    """Returns a copy of a row with the changes of Press and Wolf (2016)."""
     changes = {"tied": True, **changes}
     if changes["tied"]:
         # Tied embeddings have the size of the recurrent layers.
@@ -246,7 +246,7 @@ class GraveRow(UniformRow):
             "keras.optimizers.Adagrad",
             learning_rate=0.2,
             global_clipnorm=0.1,
-            # Clipped gradients are small against Keras' initial sum of 0.1.
+            # Clipped gradients are so small that Keras' 0.1 dominates them.
             initial_accumulator_value=0.0,
         )
 
@@ -297,7 +297,7 @@ class MerityRow(SummedLossRow):
     layers: int = 2
     window: int | None = None
     dropout: float = 0.5
-    # Zoneout rates that Krueger et al. use for characters.
+    # Krueger et al. use these zoneout rates for models of characters.
     cell_zoneout: float = 0.5
     hidden_zoneout: float = 0.05
     # The values below, the initial bias of the forget gate and a loss summed

@@ -59,7 +59,7 @@ class DanilukRow(UniformRow):
 
 
 def _row(units, parameters, validation, test, memory=None, parts=1, **fields):
-    """Returns a row; the memory splits an output into `parts` equal parts."""
+    """Returns a row whose memory splits each output into `parts` parts."""
     return DanilukRow(
         units=units,
         units_divisor=parts,
@@ -70,7 +70,7 @@ def _row(units, parameters, validation, test, memory=None, parts=1, **fields):
     )
 
 
-# Arguments: units, parameters, validation and test perplexity, memory, parts.
+# Columns: units, parameters, validation and test perplexity, memory, parts.
 ROWS = {
     "rnn": _row(307, (186_656, 608), 121.7, 125.7, layer="SimpleRNN"),
     "lstm": _row(300, (721_200, 601), 83.2, 85.2),
@@ -89,15 +89,15 @@ ROWS = {
     "key_value": _row(
         560, (2_242_520, 581), 77.1, 78.2, "KeyValue", 2, window=10
     ),
-    # With the paper's equations, this row has 25.6M parameters; 786 units give
-    # 23.9M, as in the other rows.
+    # Built from the paper's equations, this model has 25.6M parameters; 786
+    # units give 23.9M, as in the other rows.
     "key_value_predict": _row(
         834, (4_095_774, 579), 74.2, 75.8, "KeyValuePredict", 3, window=5
     ),
     "key_value_predict_786": _row(
         786, (3_692_366, 563), None, None, "KeyValuePredict", 3, window=5
     ),
-    # This control without a memory is not in the paper.
+    # A control without a memory, which is not in the paper.
     "lstm_projected": _row(786, (3_623_460, 563), None, None, "Projection", 3),
     "ngram_2": _row(564, (2_110_488, 583), 76.0, 77.1, "NGram", 2, order=2),
     "ngram_3": _row(786, (3_623_460, 563), 74.9, 75.9, "NGram", 3, order=3),
@@ -147,7 +147,7 @@ def _by_window():
                 "label": f"{row.label}, window {window}",
                 "details": {**row.details, "window": window},
             }
-            # A row with the preset's own window needs no separate training run.
+            # For the preset's own window, the preset is trained anyway.
             if window != row.details["window"]:
                 changes |= {
                     "changes": {"window": window},

@@ -13,7 +13,7 @@ from memlm_keras.presets.table import perplexities
 from memlm_keras.presets.table import table_rows
 from memlm_keras.registry import Paper
 
-# Values that are tried on the validation text.
+# Values from which the validation perplexity selects.
 TUNED = {
     "learning_rate": [0.002, 0.003, 0.004],
     "l2": [1e-4, 1e-3],
@@ -23,18 +23,18 @@ TUNED = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KongRow(SummedLossRow):
-    """Two LSTM layers with noised data, smoothed words, or neither."""
+    """Two LSTM layers, trained with noise, smoothing or neither."""
 
     where: str = "Section 5 and Table 2"
     layers: int = 2
     tied: bool = True
     noise: str | None = None
-    # The name of a scheme; `model.smoothing.adapt` sets the statistics.
+    # Name of a smoothing scheme; `model.smoothing.adapt` computes its counts.
     smoothing: str | None = None
     element_wise: bool = False
     rate: float = 0.2
-    # Factor of the penalty on matrices: the divergence of smoothed matrices,
-    # and the sum of squares of others; biases have no penalty.
+    # Factor of the penalty. For smoothed matrices, it multiplies a divergence;
+    # for other matrices, the sum of squares. Biases have no penalty.
     l2: float = 1e-4
     # The paper does not say whether the output projection has a bias.
     output_bias: bool = True
@@ -42,8 +42,8 @@ class KongRow(SummedLossRow):
     recurrent_dropout: float = 0.2
     learning_rate: float = 0.003
     batch_size: int = 64
-    # The paper does not state `epochs`, `patience`, U(-0.05, 0.05), a
-    # forget-gate bias of 1 and a loss summed over time plus the l2.
+    # Choices that the paper does not state: `epochs`, `patience`, U(-0.05,
+    # 0.05), a forget-gate bias of 1, and a loss summed over time.
     epochs: int | None = 100
     patience: int | None = 10
 
@@ -145,8 +145,8 @@ _DROPOUT = {512: 0.5, 1024: 0.7}
 ROWS = {
     f"{method}_{units}": KongRow(
         units=units,
-        # Each of the two layers has four gates. A word adds an embedding
-        # vector, a bias and, in an untied projection, a row.
+        # Each of the two layers has four gates. Each word adds an embedding
+        # vector, a bias and, if the embeddings are not tied, an output vector.
         parameters=(
             16 * units**2 + 8 * units,
             (units if settings.get("tied", True) else 2 * units) + 1,

@@ -42,7 +42,7 @@ def count_params(name, vocabulary_size, include_embeddings=True, **sizes):
 
 
 def _count(kind, config):
-    """Counts the parameters of a model without allocating its weights."""
+    """Builds a model without allocating its weights; counts its parameters."""
     import keras
 
     from memlm_keras import models
@@ -53,7 +53,7 @@ def _count(kind, config):
         return model.count_params()
 
     # Count in another thread, since Keras stores names and unfinished variables
-    # for each thread. Restore the random state, from which Keras draws seeds.
+    # for each thread. Keras draws seeds; later random numbers must not change.
     state = random.getstate()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         try:
@@ -71,15 +71,15 @@ def match_parameters(
     number of model parameters" (Daniluk et al., 2017, Section 5.1).
 
     Args:
-        budget: integer, the intended number of parameters.
+        budget: integer, the number of parameters to reach.
         name: string, one of `memlm_keras.presets.names()`.
         vocabulary_size: integer.
         include_embeddings: whether `budget` counts the input embeddings.
         **sizes: sizes of the preset other than `units`.
 
     Returns:
-        Integer, the `units` of the recurrent layer, a multiple of the preset's
-        `units_divisor`.
+        Integer, the `units` of the recurrent layer. It is a multiple of the
+        preset's `units_divisor`.
 
     Raises:
         ValueError: if the smallest model exceeds the budget by over a tenth.
@@ -102,8 +102,8 @@ def match_parameters(
         )
 
     # The size of a weight is a product of at most two sizes, each linear in the
-    # units. The count is quadratic in the units, so three small models
-    # determine it.
+    # units. So the count is a quadratic function, which three small models
+    # determine.
     first, second, third = count(1), count(2), count(3)
     slope = second - first
     curvature = third - 2 * second + first

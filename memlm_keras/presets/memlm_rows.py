@@ -1,4 +1,4 @@
-"""The package's own rows, for texts of three sizes.
+"""Presets of this package for small, medium and large texts.
 
 docs/results/defaults.md contains measurements of the smallest row.
 """
@@ -13,7 +13,7 @@ from memlm_keras.registry import Paper
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MemlmRow(UniformRow):
-    """LSTM layers with tied embeddings, and a projection between two sizes."""
+    """LSTM layers with tied embeddings; if their sizes differ, a projection."""
 
     # `Projection` allows units and embedding size to differ.
     sizes_are_one: ClassVar[bool] = False
@@ -22,7 +22,7 @@ class MemlmRow(UniformRow):
     dropout: float = 0.5
     learning_rate: float = 0.003
     initial_range: float = 0.3
-    # Number of sampled words in the training softmax; 0 for all words.
+    # Number of words in the sampled softmax of training; 0 means all words.
     num_sampled: int = 0
     batch_size: int = 20
     segment_length: int = 35
@@ -78,11 +78,11 @@ class MemlmRow(UniformRow):
             # logits of all words, so a token may take several times as long as
             # in training.
             "validation_tokens": 50_000,
-            # With so few values, choosing them takes less time than training.
+            # With so few values, the choice takes less time than training.
             "cache": {"size": 500, "thetas": [0.1, 0.3, 0.5, 0.7, 0.9]},
             # Dynamic evaluation is for texts up to `most_tokens` tokens. Slower
-            # settings lowered the perplexity of one novel by at most 1%, and 15
-            # training segments changed it by at most 0.3% on two texts.
+            # settings lowered the perplexity of a novel by at most 1%. With 15
+            # training segments, that of two texts changed by at most 0.3%.
             "dynamic": {
                 "steps": 40,
                 "segments": 50,

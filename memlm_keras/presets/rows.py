@@ -10,7 +10,7 @@ from typing import ClassVar
 
 
 def serialized(path, /, **config):
-    """Returns an object as Keras serializes it, without creating it."""
+    """Returns the dict to which Keras would serialize an object."""
     module, _, class_name = path.rpartition(".")
     package = module.partition(".")[0]
     return {
@@ -43,24 +43,25 @@ class Row(abc.ABC):
 
     A subclass adds fields for the values that differ between a paper's rows.
     The method `model` returns constructor arguments of the class that `kind`
-    names. Users of a preset can change `window`, `initial_range`, `key`, `l2`,
-    `embedding_range`, `output_bias` and `num_sampled` if the row has a value.
+    names. Users of a preset can change those of `window`, `initial_range`,
+    `key`, `l2`, `embedding_range`, `output_bias` and `num_sampled` that are not
+    `None`.
 
     Args:
         units: integer, size of the recurrent layers.
-        embedding_dim: integer; `None` for `units`.
+        embedding_dim: integer, size of the embeddings; `None` means `units`.
         units_divisor: integer that divides `units`.
         parameters: pair of integers, the number of parameters without a
-            vocabulary, and the number that each word adds; `None` to count the
-            parameters of a model. A resized copy has `None`.
-        where: string, place in the paper, or `None`.
+            vocabulary, and the number that each word adds. `None`, as in a
+            resized copy, means that a model is built to count them.
+        where: string, such as a table of the paper, or `None`.
         published: tuple of `Published`, one for each text.
         batch_size: integer.
         segment_length: integer, number of steps of back-propagation.
         epochs: integer, largest number of epochs, or `None`.
         halve_after: integer, number of epochs with the initial learning rate,
             or `None`.
-        factor: float, multiplies the learning rate at each later epoch, or
+        factor: float by which each later epoch multiplies the learning rate, or
             `None`.
         patience: integer, number of epochs without a better result after which
             training ends, or `None`.
@@ -89,14 +90,14 @@ class Row(abc.ABC):
 
     @abc.abstractmethod
     def model(self):
-        """Returns the arguments of the model except the vocabulary size.
+        """Returns the model's arguments, without the vocabulary size.
 
         Returns:
-            A dict of plain values and of Keras objects, serialized or not.
+            A dict. Keras objects in it may be serialized.
         """
 
     def optimizer(self):
-        """Returns the Keras optimizer or its serialized form."""
+        """Returns a Keras optimizer, which may be serialized."""
         return serialized(
             "memlm_keras.training.FusedAdam",
             learning_rate=0.001,
@@ -104,24 +105,24 @@ class Row(abc.ABC):
         )
 
     def loss(self):
-        """Returns the Keras loss; `None` for the mean over tokens."""
+        """Returns a Keras loss; `None` means the mean over tokens."""
         return None
 
     def data(self):
-        """Returns a dict of plain values that specify the batches."""
+        """Returns a dict of arguments for the batches of training."""
         return {
             "batch_size": self.batch_size,
             "segment_length": self.segment_length,
         }
 
     def schedule(self):
-        """Returns a dict of plain values for the length of training."""
+        """Returns a dict of the arguments for the epochs of training."""
         keys = ("epochs", "halve_after", "factor", "patience", "selected_by")
         values = {key: getattr(self, key) for key in keys}
         return {k: value for k, value in values.items() if value is not None}
 
     def more(self):
-        """Returns a dict of additional entries of the preset."""
+        """Returns a dict of entries that only some presets have."""
         return {}
 
     @property
@@ -131,11 +132,11 @@ class Row(abc.ABC):
 
     @property
     def sizes_are_one(self):
-        """Whether `units` and `embedding_dim` must be the same size."""
+        """Whether `units` and `embedding_dim` must be equal."""
         return self.embedding_dim is None
 
     def scaled_embedding_dim(self, scale):
-        """Returns the `embedding_dim` after multiplying sizes by `scale`."""
+        """Returns `embedding_dim` times `scale`, rounded, or `None`."""
         return self.embedding_dim and _scaled(self.embedding_dim, scale)
 
     # === Methods that the registry calls ===
@@ -143,7 +144,7 @@ class Row(abc.ABC):
     def resized(
         self, name, scale=1.0, units=None, embedding_dim=None, **fields
     ):
-        """Returns the row with other sizes; error messages contain `name`."""
+        """Returns a copy with other sizes; `name` is for error messages."""
         if self.sizes_are_one:
             if None not in (units, embedding_dim) and units != embedding_dim:
                 raise ValueError(
@@ -173,8 +174,8 @@ class Row(abc.ABC):
         return dataclasses.replace(resized, parameters=None)
 
     def preset(self):
-        """Returns the whole row as a new dict of plain values."""
-        # Creating a Keras object draws a seed: restore the random state.
+        """Returns the row as a dict that JSON can store."""
+        # A new Keras object draws a seed, which must not change later draws.
         state = random.getstate()
         try:
             loss = self.loss()
@@ -195,7 +196,7 @@ class Row(abc.ABC):
             random.setstate(state)
 
     def published_numbers(self):
-        """Returns `published` and, for a second text, `also_published`."""
+        """Returns a dict of the numbers for the first text and for a second."""
         keys = ("published", "also_published")
         return {
             "published": {"corpus": None},
@@ -208,7 +209,7 @@ class Row(abc.ABC):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UniformRow(Row):
-    """A language model with weights from U(-r, r), r = `initial_range`."""
+    """A model whose weights are drawn from U(-r, r), r = `initial_range`."""
 
     initial_range: float = 0.05
 
@@ -219,7 +220,7 @@ class UniformRow(Row):
 
     @property
     def drawn(self):
-        """Dict of the initializers of a recurrent layer."""
+        """Dict of the arguments for a recurrent layer's initializers."""
         return {
             "kernel_initializer": self.weights,
             "recurrent_initializer": self.weights,
@@ -232,8 +233,7 @@ class UniformRow(Row):
         return [serialized("keras.layers.LSTM", **config)] * number
 
     def language_model(self, recurrent, memory=None, **others):
-        """Returns model arguments, without those of `others` that are
-        `None`."""
+        """Returns model arguments; drops those in `others` that are `None`."""
         return {
             "embedding_dim": self.embedding_size,
             "recurrent": recurrent,
@@ -269,8 +269,8 @@ def _scaled(size, scale, divisor=1):
 
 
 def plain(value):
-    """Returns a copy of a value in which Keras objects are serialized without
-    their names, the global dtype policy and default arguments."""
+    """Serializes the Keras objects within a value. Their configs omit names,
+    default arguments and the global dtype policy."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -283,7 +283,7 @@ def plain(value):
 
 
 def _concise(value):
-    """Removes the arguments that `plain` omits from a serialized value."""
+    """Removes from serialized objects the arguments that `plain` omits."""
     if isinstance(value, (list, tuple)):
         return [_concise(item) for item in value]
     if not isinstance(value, dict) or value.get("class_name") == "DTypePolicy":
@@ -307,7 +307,7 @@ def _concise(value):
     }
     rate = config.get("learning_rate")
     if isinstance(rate, float):
-        # The optimizer rounds its rate to float32: restore the decimal number.
+        # Optimizers round the rate to float32: 0.001 must not be 0.00100000005.
         import numpy as np
 
         config["learning_rate"] = float(str(np.float32(rate)))
@@ -316,11 +316,11 @@ def _concise(value):
 
 @functools.cache
 def _defaults(class_):
-    """Returns default arguments of a class and its bases, as in a config."""
+    """Returns the default arguments of a class and of its base classes."""
     import keras
 
     defaults = {}
-    # In reverse order, a class overrides the defaults of its bases.
+    # The class comes last, so that its defaults replace those of its bases.
     for base in reversed(inspect.getmro(class_)):
         arguments = inspect.signature(base.__init__).parameters
         for key, argument in arguments.items():

@@ -30,7 +30,7 @@ class Published:
         return DATASETS.get(self.corpus)
 
     def by_measure(self, names):
-        """Returns the published numbers, renamed by the dict `names`."""
+        """Returns a copy whose keys are renamed by the dict `names`."""
         numbers = {
             names[key]: value
             for key, value in self.numbers.items()
@@ -40,7 +40,7 @@ class Published:
 
 
 def perplexities(corpus, validation=None, test=None, **others):
-    """Returns the `Published` perplexities for a text."""
+    """Returns the published perplexities for a text as `Published`."""
     return Published(
         corpus,
         {
@@ -56,13 +56,13 @@ class Measure:
     """One measured quantity, such as the test perplexity.
 
     Args:
-        name: string, heading of its column.
-        path: tuple of strings, keys of the nested dicts of a run's results; the
-            innermost dict also contains the key `"protocol"`.
+        name: string, heading of the measure's column.
+        path: tuple of strings, keys that lead to the value in a run's nested
+            dict of results; the innermost dict also has the key `"protocol"`.
         digits: integer, number of digits after the decimal point.
-        optional: whether the measure may be missing from rows.
-        made_with: `None`, or a pair of the path of a setting in the results and
-            the required value.
+        optional: whether some rows may lack the measure.
+        made_with: `None`, or a pair `(path, value)`: the measure counts only if
+            the results have this value at `path`.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Measure:
         return _at(results, self.path) if self.is_in(results) else None
 
     def protocol(self, results):
-        """Returns the name of the measurement's protocol, or `None`."""
+        """Returns the name of the protocol of the measurement, or `None`."""
         path = (*self.path[:-1], "protocol")
         return _at(results, path) if self.is_in(results) else None
 
@@ -110,13 +110,13 @@ class TableRow:
         label: string, unique in the table.
         preset: string, name of a preset, or `None`.
         changes: dict, sizes and settings that replace the preset's.
-        details: dict, the first columns of the row.
+        details: dict from headings to cells, the first columns of the row.
         published: tuple of `Published`, one for each text; keys of its numbers
             are names of the table's measures.
-        ngrams: dict, the arguments `order` and `cache` of an n-gram model to
-            estimate instead of training a preset; or `None`.
-        grid: dict of lists by setting, the values that the paper tried; a run
-            trains all combinations.
+        ngrams: dict with `order` and `cache`, if the row is an n-gram model
+            instead of a preset; or `None`.
+        grid: dict from settings to lists of the values that the paper tried. A
+            run trains a model for each combination.
         same_but_for_units: label of a row that differs only in its units, or
             `None`. With `--match_parameters`, both rows are the same model, so
             the table omits this row.
@@ -132,7 +132,7 @@ class TableRow:
     same_but_for_units: str | None = None
 
     def published_on(self, dataset):
-        """Returns the published numbers for a dataset, a dict by measure."""
+        """Returns a dict of the published numbers for a dataset by measure."""
         for published in self.published:
             if dataset is not None and published.dataset == dataset:
                 return dict(published.numbers)
@@ -149,11 +149,11 @@ class Table:
         rows: tuple of `TableRow`s.
         measures: tuple of `Measure`s.
         dataset: string, name of the paper's dataset, or `None`.
-        only_dataset: whether the measures need this dataset.
-        lines: `None`, or an option, such as `"window"`, and a measure: the axes
-            of a plot with one line for each preset.
-        choose_by: name of the measure that selects the best combination from a
-            row's grid, or `None`.
+        only_dataset: whether the measures exist only for this dataset.
+        lines: `None`, or the axes of a plot with a line for each preset: a pair
+            of an option, such as `"window"`, and a name of a measure.
+        choose_by: name of the measure by which a run selects the best model of
+            a row's grid, or `None`.
     """
 
     name: str
@@ -170,7 +170,7 @@ def table_rows(
     paper, rows, measures=OF_PERPLEXITIES, corpus=None, details=None
 ):
     """Creates `TableRow`s from a dict of `Row`s. With `corpus`, omits rows
-    without numbers for this text; with `details`, labels omit the paper."""
+    without numbers for this text. `details` returns a row's first columns."""
     made = []
     for name, row in rows.items():
         published = tuple(

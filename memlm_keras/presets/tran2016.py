@@ -15,7 +15,7 @@ from memlm_keras.presets.table import TableRow
 from memlm_keras.presets.table import table_rows
 from memlm_keras.registry import Paper
 
-# Corpora of Table 2, by the name that keys of published numbers begin with.
+# Texts of Table 2, by the names with which they are published below.
 TEXTS = {
     "german": "German, 22M training words",
     "italian": "Italian, 29M training words",
@@ -30,7 +30,7 @@ NOVELS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranRow(SummedLossRow):
-    """LSTM layers `below` and `above` an optional memory of `window` words."""
+    """LSTM layers: `below` is their number below a memory, `above` above it."""
 
     where: str = "Table 2"
     units: int = 128
@@ -113,7 +113,7 @@ def _lstms(layers, *published):
 
 PERPLEXITY_ROWS = {
     "memn": TranRow(
-        # There is no recurrent layer, so `units` is the size of the embeddings.
+        # Without a recurrent layer, `units` is the size of the embeddings.
         embedding_dim=None,
         parameters=(20_224, 384),
         below=0,
@@ -124,7 +124,7 @@ PERPLEXITY_ROWS = {
     "lstm_1": _lstms(1, 135.8, 108.0, 145.1),
     "lstm_2": _lstms(2, 128.6, 105.9, 139.7),
     "lstm_3": _lstms(3, 125.1, 106.5, 136.6, 126.1),
-    # Arguments: temporal matrix, composition, LSTMs above, parameters, results.
+    # Columns: temporal matrix, composition, LSTMs above, parameters, results.
     "rmr_tm_linear": _block(True, "linear", 1, 265_088, 127.5, 109.9, 133.3),
     "rmr_notm_linear": _block(False, "linear", 1, 263_168, 126.4, 106.1, 134.5),
     "rmr_tm_gated": _block(True, "gated", 1, 363_392, 126.2, 99.5, 135.2),
@@ -182,7 +182,7 @@ COMPLETION_ROWS = {
 
 ROWS = {**PERPLEXITY_ROWS, **COMPLETION_ROWS}
 
-# Rows of n-gram models, which are not presets.
+# N-gram models are rows of the table, but not presets.
 KNESER_NEY = (
     TableRow(
         label="kneser_ney_5",

@@ -1,4 +1,4 @@
-"""Rows of Weissenborn (2016), Table 1, and other uses of its cells.
+"""Models of Weissenborn (2016), Table 1, and others with its cells.
 
 docs/papers/weissenborn2016.md lists errata and choices.
 """
@@ -23,9 +23,9 @@ WINDOW = 64
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _ReadingRow(Row):
-    """A row with embeddings from U(-r, r), where r is `embedding_range`."""
+    """A model with embeddings from U(-r, r), where r is `embedding_range`."""
 
-    # About the range of GloVe's vectors; keys from small vectors read little.
+    # About the range of GloVe's vectors; a memory reads little by small keys.
     embedding_range: float = 0.5
     key: str | None = None
 
@@ -67,13 +67,13 @@ class EntailmentRow(_ReadingRow):
     where: str = "Section 5.1 and Table 1"
     embedding_dim: int | None = 300
     reader: str
-    # Whether both sentences are read by the same layer, the reader.
+    # Whether one recurrent layer, the reader, reads both sentences.
     shared: bool = True
-    # Whether a GRU and layers with ReLU read the reader's outputs.
+    # Whether a GRU, then ReLU layers process the reader's outputs.
     on_top: bool = False
     attends: bool = False
     reads_source: bool = False
-    # With "mean", layers with ReLU read the means of the reader's outputs.
+    # With "mean", ReLU layers process the mean of the reader's outputs.
     pooling: str | None = None
     dropout: float = 0.1
     learning_rate: float = 1e-3
@@ -130,7 +130,7 @@ class EntailmentRow(_ReadingRow):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _FreeSizes(_ReadingRow):
-    """A row whose `embedding_dim` may differ from `units`."""
+    """A model whose embeddings and layers may differ in size."""
 
     sizes_are_one: ClassVar[bool] = False
 
@@ -148,7 +148,7 @@ class _FreeSizes(_ReadingRow):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AutoencoderRow(_FreeSizes):
-    """An autoencoder of sentences; the paper states no sizes."""
+    """An autoencoder of sentences, with sizes that the paper does not state."""
 
     kind: ClassVar[str] = "SequenceAutoencoder"
 
@@ -178,7 +178,7 @@ class AutoencoderRow(_FreeSizes):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LanguageModelRow(_FreeSizes):
-    """A language model with one layer, whose cell may have a memory."""
+    """A language model with one recurrent layer, with or without a memory."""
 
     where: str = "Section 3.2; the use is ours"
     units: int = 200

@@ -47,12 +47,12 @@ MemlmTokenizer = _classes.MemlmTokenizer
 
 
 class MemlmConfig(transformers.PreTrainedConfig):
-    """Config of `MemlmForCausalLM`: sizes, special ids, and `keras_config`, the
-    serialized Keras model as JSON."""
+    """Config of `MemlmForCausalLM`. `keras_config` is the config of the Keras
+    model as a JSON string."""
 
     model_type = "memlm_keras"
 
-    # JSON text, because transformers changes dicts that have a "dtype".
+    # A string, because transformers changes dicts that have a "dtype".
     keras_config: str = ""
     vocab_size: int = 0
     bos_token_id: int | None = None
@@ -65,15 +65,15 @@ class MemlmCache(transformers.Cache):
     Attributes:
         state: dict of tensors `(batch, ...)` from `LanguageModel.step`, or
             `None` before the first call.
-        seen: integer, number of columns of token ids that were read, including
-            padding.
+        seen: integer, number of time steps that were read since `reset`,
+            including padding.
     """
 
     def __init__(self):
         super().__init__(layers=[])
         self.reset()
 
-    # `is_linear` makes `generate` pass only columns not read before.
+    # `is_linear` makes `generate` pass only the new tokens.
     is_linear = [False]
 
     def get_seq_length(self, layer_idx=0):
@@ -118,14 +118,14 @@ class MemlmForCausalLM(
     Call arguments:
         input_ids: int tensor `(batch, time)`. The model starts from the state
             in the cache or from an empty context. Id `vocab_size` is padding.
-        attention_mask: `None`, or a tensor that is zero at padding,
-            `(batch, time)` or with all columns since the first call. Padding
-            can be anywhere in a row and does not change the state.
-        cache: `MemlmCache`, which is changed in place, or `None`; also called
-            `past_key_values`.
+        attention_mask: `None`, or a tensor `(batch, time)` that is zero at
+            padding; it may also begin with the time steps of earlier calls.
+            Padding can be anywhere in a row and does not change the state.
+        cache: `MemlmCache` or `None`. The call changes it in place.
+            `past_key_values` is another name of this argument.
         labels: int tensor `(batch, time)`, such as `input_ids`. The loss is the
-            mean in nats over all labels except the first of each row, labels of
-            -100, and labels at or right after padding.
+            mean in nats over labels. It omits the first label of each row,
+            labels of -100, and labels at or right after padding.
         use_cache: bool, whether to return a cache.
 
     Returns:
@@ -138,7 +138,7 @@ class MemlmForCausalLM(
     """
 
     config_class = MemlmConfig
-    # Assisted generation would have to undo steps, which is not possible.
+    # Assisted generation would have to undo steps, which a state cannot.
     _is_stateful = True
 
     def __init__(self, config, lm=None):
@@ -162,11 +162,11 @@ class MemlmForCausalLM(
 
     @classmethod
     def from_pretrained(cls, *args, **kwargs):
-        """Loads a folder written by `save_pretrained` or `serving.export`;
-        takes the arguments of `transformers.PreTrainedModel.from_pretrained`.
+        """Loads a folder that `save_pretrained` or `serving.export` wrote.
+        Arguments: see `transformers.PreTrainedModel.from_pretrained`.
 
         Raises:
-            ValueError: if the files lack weights of the model.
+            ValueError: if weights of the model are missing from the files.
         """
         asked = kwargs.pop("output_loading_info", False)
         model, report = super().from_pretrained(
@@ -186,7 +186,7 @@ class MemlmForCausalLM(
         return (model, report) if asked else model
 
     def _share_weights(self):
-        """Makes the variables of `lm` the parameters of this module."""
+        """Registers the variables of `lm` as parameters of this module."""
         self.weights = torch.nn.ParameterDict(
             {
                 f"{place:03d}/{variable.name}": variable.value
@@ -234,7 +234,7 @@ class MemlmForCausalLM(
             cache.seen += time
         loss = None
         if labels is not None:
-            # The column before a label predicts it.
+            # A label at padding, or right after it, is ignored.
             predicted = read & read.roll(1, dims=1)
             loss = self.loss_function(
                 logits=logits,
@@ -248,8 +248,8 @@ class MemlmForCausalLM(
         return output.to_tuple() if return_dict is False else output
 
     def _read(self, input_ids, read, state):
-        """Reads the tokens where the bool tensor `read` is true; returns logits
-        of all columns and the new state."""
+        """Runs the model on the tokens at which `read` is true. Returns logits
+        of all time steps, zero at the others, and the new state."""
         step = self.lm.backbone.step
         with keras.device(str(self.device)):
             if state is None:
@@ -257,7 +257,7 @@ class MemlmForCausalLM(
             if read.all():
                 logits, state = step(input_ids.int(), state, self.training)
                 return logits.float(), state
-            # For each row, the indices of its tokens, then of its padding.
+            # In each row: the indices of tokens first, then those of padding.
             columns = torch.argsort(~read, dim=1, stable=True)
             lengths = read.sum(dim=1)
             logits = torch.zeros(
@@ -283,9 +283,9 @@ class MemlmForCausalLM(
 class MemlmTokenizer(transformers.PreTrainedTokenizer):
     """A vocabulary of this package as a tokenizer of `transformers`.
 
-    The ids are the same as in the vocabulary. An end-of-sentence token is added
-    at the beginning of a text without one, so that the first word is predicted.
-    The id of padding is the size of the vocabulary.
+    The ids are the same as in the vocabulary. A text begins with an
+    end-of-sentence token, which is added if missing, so that the model predicts
+    the first word. The id of padding is the size of the vocabulary.
 
     Args:
         vocabulary_file: path of a file that `Vocabulary.save` wrote.
@@ -333,8 +333,8 @@ class MemlmTokenizer(transformers.PreTrainedTokenizer):
         return self.vocabulary.detokenize(tokens)
 
     def _decode(self, token_ids, *args, **kwargs):
-        """Decodes ids; adds a space before the first word, unless the first id
-        is `bos_token_id`."""
+        """Decodes ids. A text that does not begin with `bos_token_id` continues
+        another text, so a first word gets a space before it."""
         text = super()._decode(token_ids, *args, **kwargs)
         ids = [token_ids] if isinstance(token_ids, int) else token_ids
         ids = [int(id) for id in ids if id != self.pad_token_id]
@@ -367,13 +367,13 @@ def wrap(lm, vocabulary=None):
         vocabulary: `memlm_keras.data.Vocabulary`; `None` for the model's own.
 
     Returns:
-        `(model, tokenizer)`, a `MemlmForCausalLM` in evaluation mode and a
+        A pair of a `MemlmForCausalLM` in evaluation mode and a
         `MemlmTokenizer`.
 
     Raises:
-        ValueError: for another kind of model, a model that is not causal, a
-            vocabulary that is missing or has another size, and another backend
-            than PyTorch.
+        ValueError: if the model is of another class or not causal, the
+            vocabulary is missing or has another size, or the backend is not
+            PyTorch.
 
     Example:
 
@@ -392,7 +392,7 @@ def wrap(lm, vocabulary=None):
     tokenizer = MemlmTokenizer(vocabulary=vocabulary)
     lm = lm.with_fixed_matrices()
     keras_config = serialize(lm)
-    # The tokenizer saves the vocabulary.
+    # The tokenizer saves the vocabulary, so the model's config omits it.
     for part in (keras_config, *keras_config["config"].get("models", ())):
         part["config"].pop("vocabulary", None)
     config = MemlmConfig(
@@ -407,7 +407,7 @@ def wrap(lm, vocabulary=None):
 
 
 def write(model, vocabulary, options, path):
-    """Writes a folder that `from_pretrained` loads; see `serving.export`."""
+    """Writes a folder for `from_pretrained`, as `serving.export` describes."""
     model, tokenizer = wrap(model, vocabulary)
     module = pathlib.Path(MODULE).stem
     tokenizer.init_kwargs["auto_map"] = {

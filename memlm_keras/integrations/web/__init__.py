@@ -3,8 +3,8 @@
 from memlm_keras.formats import ONNX
 from memlm_keras.formats import Format
 
-# `PACKED` contains the other files, because a page that is opened from disk
-# cannot load files.
+# `PACKED` is a script with the contents of the other files, because a page
+# opened from disk cannot load files.
 PACKED = "packed_files.js"
 FORMATS = {
     "web": Format(

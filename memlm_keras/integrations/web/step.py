@@ -1,4 +1,4 @@
-"""The step function of a web page, on the TensorFlow backend only."""
+"""The model's step for a web page, traced with the TensorFlow backend."""
 
 import tensorflow as tf
 
@@ -6,7 +6,7 @@ from memlm_keras.serving.onnx import NamedState
 
 
 class WebStep(NamedState):
-    """A step of one row; also returns the weights `attention` `(1, memory)`."""
+    """Reads one token, batch size 1; also returns attention `(1, memory)`."""
 
     def __init__(self, model, vocabulary):
         super().__init__(model, vocabulary)

@@ -1,7 +1,7 @@
 """Exports a page that runs a language model in a browser.
 
-The folder contains the page, a step of the model as ONNX, facts about the model
-as JSON, and onnxruntime-web. TensorFlow is imported only to trace the step.
+The folder contains the page, a step of the model as ONNX, a JSON file about the
+model, and onnxruntime-web. TensorFlow is imported only to trace the step.
 """
 
 import base64
@@ -23,7 +23,7 @@ from memlm_keras.data.subwords import SentencePieceTokenizer
 from memlm_keras.integrations.web import PACKED
 from memlm_keras.serving.exported import FACTS
 
-# The files of the page, and the files of the single-threaded engine.
+# Files of the page, and those of onnxruntime-web, the engine that runs ONNX.
 PAGE = ("index.html", "page.css", "page.js", "tokenizer.js")
 ENGINE = (
     "ort.wasm.min.js",
@@ -36,20 +36,20 @@ _VERSION = "1.30.0"
 _NAME = f"onnxruntime-web-{_VERSION}.tgz"
 _URL = f"https://registry.npmjs.org/onnxruntime-web/-/{_NAME}"
 _SHA256 = "d2228df7e4616bc3348bf504ee888f3bec43789a273f0a63f3e68d203ce3bf71"
-# Minimum number of elements of a matrix that is stored with fewer bits.
+# Smaller matrices are stored as float32; other ones with fewer bits.
 _LEAST = 256
-# Kinds of SentencePiece models, by their numbers in model files.
+# Names of SentencePiece's algorithms, whose files contain these numbers.
 _KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
 
 def prepare():
-    """Returns the options that `export` passes to `write`."""
+    """Returns a dict of options for `write`."""
     return {"engine": str(fetch_engine())}
 
 
 def fetch_engine():
-    """Returns the path of onnxruntime-web's archive, downloaded if missing;
-    raises `ConnectionError` if the download fails."""
+    """Returns the path of onnxruntime-web's archive. Downloads a missing
+    archive, or raises `ConnectionError`."""
     # Keras' folder for downloads.
     folder = pathlib.Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
     place = folder / "memlm_keras" / _NAME
@@ -72,8 +72,8 @@ def fetch_engine():
 
 
 def write(model, vocabulary, options, path):
-    """Writes the folder for a float32 language model with a vocabulary;
-    `options["engine"]` is the path of the engine's archive."""
+    """Writes the folder to `path`; `options["engine"]` is the path of the
+    archive of onnxruntime-web. The model must be a float32 language model."""
     from memlm_keras.integrations.web.step import WebStep
     from memlm_keras.serving.graph import without_loops
     from memlm_keras.serving.onnx import convert
@@ -106,7 +106,7 @@ def write(model, vocabulary, options, path):
 
 
 def facts_of(contract, graph):
-    """Returns the facts about a model that the page needs, a dict for JSON."""
+    """Returns a dict for JSON: what the page must know about the model."""
     model = contract.model
     outputs = {
         output.name: output.type.tensor_type.shape.dim
@@ -135,8 +135,8 @@ def facts_of(contract, graph):
 
 
 def vocabulary_facts(vocabulary):
-    """Returns a dict for JSON of the facts that `tokenizer.js` needs to encode
-    like a vocabulary."""
+    """Returns a dict for JSON with which `tokenizer.js` encodes text in the
+    same way as the vocabulary."""
     tokenizer = vocabulary.tokenizer
     facts = {
         "tokens": list(vocabulary.tokens),
@@ -168,13 +168,13 @@ def vocabulary_facts(vocabulary):
     if tokenizer.numbers is not None:
         facts["number_pattern"] = tables.NUMBER_PATTERN
     if tokenizer.lowercase:
-        # A string in which each uppercase letter precedes its lowercase letter.
+        # A string of pairs: an uppercase letter, then its lowercase letter.
         facts["lower_case"] = "".join(
             map(chr, itertools.chain(*tables.lower_case().items()))
         )
     if tokenizer.split == "unicode_script":
         classes = tables.script_classes()
-        # For each range of one script: the first code point, and the script.
+        # For each run of code points of one script: its first, and the script.
         starts = np.flatnonzero(np.diff(classes, prepend=classes[0] + 1))
         facts["scripts"] = [starts.tolist(), classes[starts].tolist()]
     return facts
@@ -184,8 +184,8 @@ def vocabulary_facts(vocabulary):
 
 
 def store(graph, dtype):
-    """Stores large matrices of a graph as `"float16"` or `"int8"`, and equal or
-    transposed matrices only once; the engine converts them to float32."""
+    """Casts large matrices of a graph to `"float16"` or `"int8"`; the engine
+    casts them to float32. Equal and transposed matrices are stored once."""
     from onnx import TensorProto
     from onnx import helper
     from onnx import numpy_helper
@@ -194,7 +194,7 @@ def store(graph, dtype):
     for tensor in graph.initializer:
         values = numpy_helper.to_array(tensor)
         name = tensor.name
-        # Vectors and single rows stay in float32.
+        # Vectors and matrices of one row or column stay float32.
         if values.dtype != "float32" or values.size < max(
             _LEAST, 2 * max(values.shape, default=0)
         ):
