@@ -23,7 +23,8 @@ _SILENCE_SECONDS = 60.0
 
 @dataclasses.dataclass(frozen=True)
 class _PublicCorpus:
-    """How to download, check and read a public corpus."""
+    """The addresses of a public corpus, and how its files are checked and
+    read."""
 
     urls: tuple
     archive_checksum: str
