@@ -23,8 +23,7 @@ _SILENCE_SECONDS = 60.0
 
 @dataclasses.dataclass(frozen=True)
 class _PublicCorpus:
-    """The addresses of a public corpus, and how its files are checked and
-    read."""
+    """Addresses, checksums and `TextSource` options of a public corpus."""
 
     urls: tuple
     archive_checksum: str

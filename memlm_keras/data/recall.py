@@ -24,9 +24,8 @@ class MQAR:
     is divided into slots of two tokens, and each key begins one of D drawn
     slots. Slot i is drawn, without replacement, with a probability proportional
     to i^(a - 1). These later keys are called queries. The target of a query is
-    not the next token, but the value of that key. Keys are ids from 1 to below
-    V / 2, values from V / 2. The D keys are all different, and so are the
-    values.
+    not the next token, but the value of the key. Keys are ids 1 to below V / 2,
+    values from V / 2. The D keys are all different, and so are the values.
 
     After the pairs, `forgetting` of the keys appear again with new values,
     which become the answers.

@@ -126,8 +126,8 @@ def read_rows(lines, suffix, fields=None, optional=(), whole=True):
         lines: Iterable of lines.
         suffix: `".jsonl"` if each line is a JSON object, `".csv"` if cells may
             have quotation marks; otherwise tabs separate cells.
-        fields: Dict from names of columns to lists of names with which files
-            may call them; case and punctuation are ignored.
+        fields: Dict from names of columns to lists of other names that files
+            may use; case and punctuation are ignored.
         optional: Names in `fields` whose columns may be missing.
         whole: Whether a row with too few cells is an error.
 
