@@ -201,7 +201,7 @@ class Batches(TokenBatches):
     Args:
         tokens: 1-D integer array or memory map.
         document_starts: `None`, or the positions in `tokens` at which documents
-            begin: ascending integers, of which the first is 0.
+            begin: ascending integers that begin with 0.
         end_of_sentence_id: Id of the first input and of padding.
         context_of: `"document"` or `"sentence"`: what begins at
             `document_starts`. Reports use this word.

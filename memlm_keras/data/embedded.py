@@ -36,8 +36,8 @@ FACTS = {
     ),
 }
 INTRODUCTION = "{first} {last} was born in {city} in {year} <eos>".split()
-# A reminder repeats facts about a person, whom its first fact identifies. The
-# first word tells which of the reminders it is.
+# A reminder repeats facts about a person, whom its first fact identifies. Each
+# reminder begins with a different word.
 REMINDERS = {
     sentence.split()[0]: sentence.split()
     for sentence in (

@@ -25,8 +25,8 @@ class PairBatches(EpochBatches):
     so that few shapes are compiled. Padding does not change results.
 
     An epoch of `fit` is one pass over all pairs. With `batches_per_epoch`, it
-    is the next so many batches, and later epochs continue from there. Models of
-    other packages need a call of `start_at` before each epoch.
+    is that number of batches, and the next epoch continues from there. Models
+    of other packages need a call of `start_at` before each epoch.
 
     Args:
         premises, hypotheses: Sequences of non-empty 1-D arrays of token ids.

@@ -226,7 +226,7 @@ def files_identity(files):
 
 def read_documents(paths, document_start=None, part=1, parts=1):
     """Iterates over documents as pairs `(name, lines)`; `paths` are files and
-    folders of `.txt` files. With `parts`, reads only number `part` of so many
+    folders of `.txt` files. With `parts`, reads only part number `part` of
     equal parts. With `document_start`, a file has many documents."""
     sources = [
         TextSource(file, document_start=document_start)
