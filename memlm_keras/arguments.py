@@ -57,7 +57,7 @@ def require_one_of(name, value, choices):
 
 
 def require_instance(name, value, cls, what):
-    """Raises `ValueError` unless `value` is a `cls`, which `what` describes."""
+    """Raises `ValueError`, with the text `what`, unless `value` is a `cls`."""
     if not isinstance(value, cls):
         raise ValueError(f"`{name}` must be {what}. Received: {name}={value!r}")
 
@@ -65,8 +65,8 @@ def require_instance(name, value, cls, what):
 def require_integers(
     name, values, ndim=1, vocabulary_size=None, minimum_size=1
 ):
-    """Returns `values`, which may be a `Split`, as an array, without copying a
-    memory map; raises `ValueError` unless they are integers."""
+    """Returns the integers of a `Split`, list or array as an array, without
+    copying a memory map; raises `ValueError` for other values."""
     values = np.asanyarray(getattr(values, "tokens", values))
     if not values.size and not minimum_size:
         # NumPy converts an empty list to an array of floats.
@@ -154,7 +154,7 @@ def require_vocabulary(model, vocabulary=None):
 
 
 def require_streaming(what, model):
-    """Raises `ValueError` unless `model` is causal, which `what` needs."""
+    """Raises `ValueError` that names `what`, unless `model` is causal."""
     if not model.causal:
         raise ValueError(
             f"{what} needs a causal model. Received: a model with a "
@@ -187,7 +187,7 @@ def require_state(received, expected, batch_size):
 
 
 def shapes_fit(one, other):
-    """Returns whether two shapes may be equal; `None` is an unknown size."""
+    """Returns whether two shapes are equal; `None` matches any size."""
     return len(one) == len(other) and all(
         None in sizes or sizes[0] == sizes[1] for sizes in zip(one, other)
     )
@@ -246,7 +246,7 @@ def deserialize(config, custom_objects=None):
 
 
 def distinct(initializer, index):
-    """Returns an initializer whose values differ for each `index`."""
+    """Returns an initializer whose random values depend on `index`."""
     # An initializer with a seed draws the same values at each call.
     config = initializer.get_config()
     if isinstance(config.get("seed"), int):

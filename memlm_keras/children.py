@@ -1,4 +1,4 @@
-"""Child processes, which end with their parent, even if it is killed."""
+"""Child processes that end when their parent ends, even if it is killed."""
 
 import os
 import signal
@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 
-# Environment variable with the process id of a child's parent.
+# Environment variable with the process id of the parent.
 PARENT = "MEMLM_KERAS_PARENT"
 _SECONDS = 1.0
 
@@ -20,8 +20,8 @@ def environment(**variables):
 
 
 def end_with_parent(parent=None):
-    """Sends SIGTERM to this process when its parent has ended; by default,
-    reads the parent's process id from the environment."""
+    """Sends SIGTERM to this process when its parent has ended. `parent` is the
+    parent's process id, by default read from the environment."""
     parent = parent or int(os.environ.pop(PARENT, 0))
 
     def watch():

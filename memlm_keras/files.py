@@ -111,13 +111,13 @@ def _make_writable_parent(path):
 
 
 # Each writing process locks a file in its own folder. The kernel releases the
-# lock of a killed process, also of another container.
+# locks of a killed process, even in other containers.
 _LOCK, _NEW, _OLD = "lock", "new", "old"
 
 
 @contextlib.contextmanager
 def _writer_folder(parent):
-    """Yields a new locked folder, which is removed after the block."""
+    """Creates and locks a temporary folder, and removes it after the block."""
     lock = None
     while lock is None:
         folder = parent / f".memlm-{uuid.uuid4().hex[:12]}.partial"
@@ -171,7 +171,7 @@ def _lock(file, required=False):
 
 
 def _is_at(lock, file):
-    """Returns whether a path still refers to an open file."""
+    """Returns whether the path `file` still refers to the open file `lock`."""
     try:
         return os.path.samestat(os.fstat(lock), os.stat(file))
     except FileNotFoundError:
@@ -240,7 +240,7 @@ def _move_into_place(temporary, path, folder):
 
 
 def _put_back(folder):
-    """Moves old files back to their paths, unless these exist again."""
+    """Moves old files back to their paths, unless new files exist there."""
     if (folder / _OLD).is_dir():
         for old in (folder / _OLD).iterdir():
             target = folder.parent / old.name
@@ -249,7 +249,7 @@ def _put_back(folder):
 
 
 def _exchange(one, other):
-    """Swaps two paths atomically; returns whether that succeeded."""
+    """Swaps two files or folders atomically; returns whether it succeeded."""
     working_folder, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     one, other = os.fsencode(one), os.fsencode(other)
     return not ctypes.CDLL(None).renameat2(
@@ -275,11 +275,11 @@ def _is_disk_full(error):
 
 
 def read_json(path, what, remedy="Delete it to create it again.", types=None):
-    """Reads a JSON file, and raises errors as `reading` does.
+    """Reads a JSON file; `reading` describes the errors that it raises.
 
-    `types` is a dict from keys to types. With `types`, the file must contain an
-    object whose values, at any depth, have these types, and looking up a
-    missing key in the returned dict raises an error as `reading` does.
+    `types` is a dict from keys to types. With `types`, the file must hold an
+    object whose values, at any depth, have these types; a missing key then
+    raises the error of a damaged file.
     """
 
     def make(values):
@@ -297,7 +297,7 @@ def read_json(path, what, remedy="Delete it to create it again.", types=None):
 
 
 class _Object(dict):
-    """JSON object that raises errors as `reading` does for missing keys."""
+    """JSON object; a missing key raises the error of a damaged file."""
 
     def __init__(self, values, *arguments):
         super().__init__(values)
@@ -313,7 +313,7 @@ def _require_types(values, types):
         expected = types.get(name, object)
         parts = [value]
         if isinstance(expected, list):
-            # In `types`, `[type]` means a list with elements of `type`.
+            # In `types`, `[int]` means a list of integers.
             (expected,) = expected
             parts = value if isinstance(value, list) else [None]
         if not all(isinstance(part, expected) for part in parts):
@@ -355,8 +355,8 @@ _RANDOM = (
 
 @contextlib.contextmanager
 def blank_weights():
-    """Context in which this thread initializes weights with zeros instead of
-    unseeded random values, which JAX would compile for each shape."""
+    """Within this context, initializers without a seed return zeros in this
+    thread, since JAX would compile their random draws for each shape."""
     import keras
     import numpy as np
 
@@ -385,8 +385,8 @@ def blank_weights():
 
 @contextlib.contextmanager
 def reading(path, what, remedy):
-    """Turns errors in the block into a `FileNotFoundError` for a missing file,
-    or a `ValueError` that calls `what` damaged and names a `remedy`."""
+    """Raises `FileNotFoundError` if the file is missing; turns other errors
+    into a `ValueError`, which calls `what` damaged and gives the `remedy`."""
     try:
         yield
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -404,9 +404,9 @@ def reading(path, what, remedy):
 
 @contextlib.contextmanager
 def open_lines(path):
-    """Opens a text file, plain or compressed by gzip or zip, for reading bytes;
-    yields the file without a byte order mark, and a function that returns the
-    fraction of the file that was read."""
+    """Opens a text file, which gzip or zip may have compressed, for reading
+    bytes. Yields the file, after any byte order mark, and a function that
+    returns the fraction of the file that was read."""
     with contextlib.ExitStack() as stack:
         raw = file = stack.enter_context(open(path, "rb"))
         size = os.fstat(raw.fileno()).st_size
@@ -435,8 +435,8 @@ def open_lines(path):
 
 @contextlib.contextmanager
 def silent_stderr():
-    """Discards standard error in the block, since TensorFlow's import logs to
-    it before reading its log level."""
+    """Discards standard error in the block. TensorFlow writes to it when it is
+    imported, before it reads its log level."""
     if sys.stderr is not None:
         sys.stderr.flush()
     try:
@@ -454,8 +454,8 @@ def silent_stderr():
 
 
 def import_package(module, user, package=None):
-    """Imports an optional module and suppresses TensorFlow's log; an
-    `ImportError` names the package to install and `user`, which needs it."""
+    """Imports an optional module without TensorFlow's log. The `ImportError`
+    names the package to install and `user`, which needs it."""
     try:
         with silent_stderr():
             return importlib.import_module(module)

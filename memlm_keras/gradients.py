@@ -15,8 +15,8 @@ UNIT = 2.0**-50, 2.0**-10
 def with_gradient(forward, backward, plain=None):
     """Returns a function with a custom backward pass.
 
-    `forward` returns `(results, kept)`, `backward(kept, *upstream)` gradients,
-    and `plain` only results; `plain` is not used on TensorFlow.
+    `forward` returns its results and `kept`, for the backward pass.
+    `backward(kept, *upstream)` returns gradients, and `plain` only results.
     """
     # On PyTorch, `keras.ops.custom_gradient` supports only one result, and its
     # backward pass gets only the arguments.
@@ -113,8 +113,8 @@ def divide_by_length(parts, least=UNIT, axis=None):
 
 
 def divide_by_length_gradient(divided, length, upstream, least, axis=None):
-    """Returns the gradient of the `parts` of `divide_by_length`; `divided` are
-    its results, and `length` is the length of the vectors."""
+    """Returns the gradients of the arguments `parts` of `divide_by_length`.
+    `divided` are its results, and `length` is the length of the vectors."""
     # Results have length one, so only a vector's direction has a gradient.
     along = _sum_of_products(divided, upstream, axis)
     along = ops.where(length > least[0], along, ops.zeros_like(along))
@@ -126,7 +126,7 @@ def divide_by_length_gradient(divided, length, upstream, least, axis=None):
 
 
 def length_of(parts, axis=None):
-    """Returns the length of vectors in float32; see `divide_by_length`."""
+    """Returns the Euclidean length of vectors; see `divide_by_length`."""
     return ops.sqrt(_sum_of_products(parts, parts, axis))
 
 
@@ -178,13 +178,13 @@ def value_and_gradients(function):
 
 # === Operations of traced steps on PyTorch ===
 
-# Pairs of `function` and `like`, which an operation finds by an index.
+# The arguments of each call of `opaque`; an operation stores their index.
 _functions = []
 
 
 def opaque(function, like):
-    """Makes `function` one operation for PyTorch's tracing, so that it may
-    branch on the values of its tensors.
+    """Returns `function` as one operation that PyTorch does not trace into. So
+    its Python code may depend on the values of tensors.
 
     Args:
         function: function of tensors that returns a tuple of new tensors,

@@ -8,7 +8,7 @@ Keras 3.15 was tested; later versions may lack these functions.
 
 import keras
 
-# The mask functions read and set the mask that a tensor carries. `rnn` is the
+# The mask functions read and set a tensor's mask. `rnn` is the
 # loop over time of every recurrent layer. The scopes tell whether Keras infers
 # shapes or runs without variables. `AutocastScope` sets the dtype that
 # variables are cast to. Keras' `quantize` calls `should_quantize_layer`,

@@ -11,12 +11,12 @@ from memlm_keras.arguments import distinct
 class Int8Kernels(Configured):
     """Mix-in for layers whose matrices `quantize("int8")` converts to int8.
 
-    A matrix's attribute then returns the int8 weight divided by its float32
-    scale per column. List the mix-in before a Keras layer among the bases.
+    Then a matrix's attribute returns its int8 values divided by a float32 scale
+    for each column. List the mix-in before a Keras layer among the bases.
     """
 
     def quantize(self, mode=None, type_check=True, config=None):
-        """Quantizes the matrices like the kernel of `keras.layers.Dense`."""
+        """Quantizes the matrices as Keras does the kernel of `Dense`."""
         if mode != "int8":
             raise NotImplementedError(
                 f'A {type(self).__name__} can only be quantized to "int8". '
@@ -80,8 +80,8 @@ class Int8Kernels(Configured):
 
 
 def expanded(layer):
-    """Returns a copy of a layer or cell whose int8 matrices are converted to
-    floats, for use in a loop; or the layer itself if it has no int8 matrix."""
+    """Returns a copy of a layer or cell with its int8 matrices as floats, for
+    use in a loop. Without int8 matrices, returns the layer itself."""
     new = {}
     if hasattr(layer, "cell"):
         new = {"cell": expanded(layer.cell)}
@@ -100,14 +100,14 @@ def expanded(layer):
 
 
 class DistinctKernels(Int8Kernels):
-    """Mix-in for layers whose matrices share one `kernel_initializer`."""
+    """Mix-in for layers with one `kernel_initializer` for all matrices."""
 
     def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def add_kernel(self, name, shape):
-        """Adds a weight whose initial values differ from those of others."""
+        """Adds a weight whose random values differ from other weights'."""
         return self.add_weight(
             name=name,
             shape=shape,

@@ -20,13 +20,13 @@ _LEAST_BLOCK = 32
 # scores, and small blocks need more operations.
 _SCORED_BLOCK = 16
 
-# Number of elements of a tensor, several of which fit in a core's cache.
+# Largest number of elements of a tensor if several must fit in the cache.
 _CACHED = 200_000
 
 
 def masked_softmax(scores, mask):
-    """Computes the softmax of `(..., L)` over allowed slots, in float32;
-    returns zeros where no slot is allowed."""
+    """Computes the softmax over the last axis in float32, where `mask` is true.
+    If a row's mask is all false, its result is zeros."""
     allowed = ops.cast(mask, "float32")
     if scores.shape[-1] == 1:
         # The softmax of one slot is 1, and Keras would warn about it.
@@ -102,9 +102,9 @@ class SlidingWindow:
         return take_steps(extended, count_valid(mask)[:, None] + slots)
 
     def before(self, state, extended, positions):
-        """Returns the states before steps `(batch, queries)`, int32, as one
-        state with `batch * queries` rows; `state` is the argument of `slide`,
-        and `extended` its first result."""
+        """Returns the states before the steps `positions`, `(batch, queries)`,
+        as one state with `batch * queries` rows. `state` is the argument of
+        `slide`, and `extended` its first result."""
         slots = ops.arange(self.slots, dtype="int32")
         seen = positions[..., None] + slots
         rows, queries = ops.shape(positions)
@@ -119,13 +119,13 @@ class SlidingWindow:
         }
 
     def slot(self, extended, index):
-        """Returns the content of one slot at each step, `(batch, time, ...)`;
-        slot 0 is the oldest, and the slot after the last is the step itself."""
+        """Returns what one slot holds at each step, `(batch, time, ...)`. Slot
+        0 is the oldest; the slot after the last is the step itself."""
         return extended[:, index : (index - self.slots) or None]
 
     def products(self, queries, extended):
-        """Computes the inner products `(batch, time, size)` of each step with
-        the positions that it sees."""
+        """Computes the inner products of each query with the positions that it
+        sees; returns `(batch, time, size)`."""
         return banded_products(queries, extended, self.size)
 
     def weighted_sum(self, weights, extended):
@@ -135,24 +135,24 @@ class SlidingWindow:
 
 
 def banded_products(queries, values, slots):
-    """Computes the inner products `(batch, time, slots)` of each step `t` of
-    `queries` with positions `t` to `t + slots - 1` of `values`."""
+    """Computes the inner products of each query `t` with the `slots` values
+    from `t` on; returns `(batch, time, slots)`."""
     queries, values, join = _in_blocks(queries, values, slots)
     products = ops.matmul(queries, ops.transpose(values, (0, 2, 1)))
     return join(by_slot(products, slots))
 
 
 def banded_sum(weights, values):
-    """Sums positions `t` to `t + slots - 1` of `values` for each step `t`, by
-    weights `(batch, time, slots)`."""
+    """Computes the weighted sum of values `t` to `t + slots - 1` for each step
+    `t`. `weights` is a tensor `(batch, time, slots)`."""
     weights, values, join = _in_blocks(weights, values, weights.shape[-1])
     weights = by_position(weights, ops.shape(values)[1])
     return join(ops.matmul(weights, values))
 
 
 def _in_blocks(by_step, values, slots):
-    """Moves blocks of steps, with the values that they see, to the batch axis,
-    for a cost linear in time; also returns a function that joins the results.
+    """Cuts sequences into blocks of steps, so that the cost is linear in time.
+    Returns steps, the values that they see, and a function to join results.
     """
     block = max(slots, _LEAST_BLOCK)
     time = by_step.shape[1]
@@ -182,8 +182,8 @@ def _in_blocks(by_step, values, slots):
 
 
 def by_slot(numbers, slots):
-    """Selects elements `t` to `t + slots - 1` of each row `t` of
-    `(batch, time, positions)`; returns `(batch, time, slots)`."""
+    """Selects elements `t` to `t + slots - 1` of row `t` of each matrix. Maps
+    `(batch, time, positions)` to `(batch, time, slots)`."""
     batch_size, time, positions = ops.shape(numbers)
     # Reshaping to rows with one more element moves row t left by t positions.
     flat = ops.reshape(numbers, (batch_size, time * positions))
@@ -193,7 +193,7 @@ def by_slot(numbers, slots):
 
 
 def by_position(numbers, positions):
-    """Inverts `by_slot`, with zeros at positions that a step does not see."""
+    """Inverts `by_slot`; elements that it did not select become zero."""
     batch_size, time, slots = ops.shape(numbers)
     rows = ops.pad(numbers, [[0, 0], [0, 0], [0, positions + 1 - slots]])
     flat = ops.reshape(rows, (batch_size, time * (positions + 1)))
@@ -203,8 +203,8 @@ def by_position(numbers, positions):
 
 
 def as_mask(mask, like):
-    """Returns a mask as bool `(B, T)`, the first axes of the tensor `like`;
-    raises `ValueError` for another shape."""
+    """Converts a mask to bool; raises `ValueError` unless its shape is that of
+    the first two axes of the tensor `like`."""
     mask = ops.convert_to_tensor(mask, "bool")
     if not shapes_fit(mask.shape, like.shape[:2]):
         raise ValueError(
@@ -215,7 +215,7 @@ def as_mask(mask, like):
 
 
 class ValidSteps:
-    """Moves the valid steps of each row to the front of the row, and back."""
+    """Moves the unmasked steps of each row to its front, and back."""
 
     def __init__(self, mask):
         self.mask = ops.cast(mask, "bool")
@@ -224,31 +224,31 @@ class ValidSteps:
         # All sort keys differ, so even an unstable sort keeps the order.
         self._order = ops.argsort(steps - valid * ops.shape(mask)[1], axis=1)
         self._places = ops.maximum(ops.cumsum(valid, axis=1) - 1, 0)
-        # True at the valid steps, after they were moved to the front.
+        # True at the unmasked steps, after they were moved to the front.
         self.front = steps < count_valid(mask)[:, None]
 
     def to_front(self, tensor):
-        """Moves valid steps to the front, followed by zeros; `tensor` may be
-        `None`."""
+        """Moves unmasked steps to the front of each row, followed by zeros;
+        `None` stays `None`."""
         if tensor is None:
             return None
         return _zero_unless(self.front, take_steps(tensor, self._order))
 
     def put_back(self, tensor):
-        """Inverts `to_front`, with zeros at masked steps."""
+        """Moves the steps back to their places; masked steps become zero."""
         return _zero_unless(self.mask, take_steps(tensor, self._places))
 
     def positions(self, positions):
-        """Returns the new places of `positions`, and a function that sets
-        results at masked steps to zero."""
+        """Returns the indices that the steps `positions` have after `to_front`,
+        and a function that sets results at masked steps to zero."""
         valid = take_steps(self.mask, positions)
         moved = take_steps(self._places, positions)
         return moved, functools.partial(_zero_unless, valid)
 
 
 def over_valid_steps(read):
-    """Decorates the `read` of a causal memory such that, with a mask, valid
-    steps are moved to the front of their rows before `read`."""
+    """Decorator for the method `read` of a causal memory: `read` then gets the
+    unmasked steps of each row first, and the results are moved back."""
 
     @functools.wraps(read)
     def masked(self, outputs, state, token_ids=None, mask=None):
@@ -268,17 +268,17 @@ def over_valid_steps(read):
 
 
 def count_valid(mask):
-    """Counts the valid steps of each row of a mask, int32 `(batch,)`."""
+    """Counts the true elements in each row of a mask, int32 `(batch,)`."""
     return ops.sum(ops.cast(mask, "int32"), axis=1)
 
 
 def take_steps(tensor, steps):
-    """Selects steps `(batch, n)` of each row; returns `(batch, n, ...)`."""
+    """Gathers the steps with indices `steps`, `(batch, n)`, of each row."""
     return ops.take_along_axis(tensor, _stretch(steps, tensor), axis=1)
 
 
 def first_occurrences(token_ids):
-    """Returns the first position of each token `(batch, time)` in its row."""
+    """Returns the index at which each token first occurs in its row."""
     time = ops.shape(token_ids)[1]
     same = ops.equal(token_ids[:, :, None], token_ids[:, None, :])
     return ops.min(ops.where(same, ops.arange(time, dtype="int32"), time), -1)
@@ -289,7 +289,7 @@ def _zero_unless(mask, tensor):
 
 
 def _stretch(by_step, tensor):
-    """Appends axes to a tensor `(batch, n)`, up to the rank of `tensor`."""
+    """Appends axes of size 1 until the rank is that of `tensor`."""
     for _ in range(len(tensor.shape) - 2):
         by_step = by_step[..., None]
     return by_step
@@ -304,8 +304,8 @@ def _stretch(by_step, tensor):
 
 
 def additive_scores(keys, queries, kernel, seen):
-    """Computes scores `w . tanh(key + query)`, `(B, T, L)`, for each query `t`
-    and keys `t` to `t + L - 1`; scores are arbitrary where `seen` is false."""
+    """Computes `w . tanh(key + query)` of each query `t` with the `L` keys from
+    `t` on; returns `(B, T, L)`, with any values where `seen` is false."""
     keys, queries, kernel = map(ops.convert_to_tensor, (keys, queries, kernel))
     if (run := scores_in_loop(queries)) is not None:
         return run(keys, queries, kernel, seen)
@@ -313,8 +313,8 @@ def additive_scores(keys, queries, kernel, seen):
 
 
 def scores_in_loop(queries):
-    """Returns a function that computes scores in a loop over slots, or `None`
-    where computing blocks of scores is faster."""
+    """Returns a function that computes scores in a loop over slots; returns
+    `None` if computing blocks of scores is faster."""
     if queries.shape[1] == 1:
         # A single step is faster without a loop.
         return None
@@ -357,7 +357,7 @@ def _torch_scores(keys, queries, kernel, seen):
     time, window = seen.shape[1:]
 
     def in_parts(*tensors):
-        """Yields parts of the batch that fit in the cache, in float32."""
+        """Yields groups of rows that fit in a CPU's cache, in float32."""
         rows = max(1, _CACHED // max(1, time * tensors[1].shape[-1]))
         for parts in zip(*(tensor.split(rows) for tensor in tensors)):
             yield [part.float() for part in parts]
@@ -435,7 +435,7 @@ def _jax_scores(keys, queries, kernel, seen):
     first = jnp.argmax(jnp.any(seen, axis=(0, 1)))
 
     def in_loop(keys, queries, first, update, state):
-        """Computes `update(state, slot, hidden)` for each slot, in float32."""
+        """Calls `update(state, slot, hidden)` for each slot, in float32."""
         keys, queries = keys.astype("float32"), queries.astype("float32")
 
         def step(slot, state):

@@ -169,7 +169,7 @@ def papers():
     global _TO_LOAD
     if _TO_LOAD is None:
         _TO_LOAD = list(importlib.metadata.entry_points(group=ENTRY_POINTS))
-    # Remove an entry point before loading it: its code may call `papers`.
+    # Remove an entry point before loading it, since its code may call `papers`.
     while _TO_LOAD:
         load_entry_point(_TO_LOAD.pop(0))
     return dict(_PAPERS)
@@ -306,7 +306,7 @@ def find(name):
 
 
 def _nearest(name, known):
-    """Returns a sentence with the most similar name of a preset, or `""`."""
+    """Returns a sentence that names the most similar preset, or `""`."""
     spellings = {
         spelling: f"{paper.name}/{key}"
         for paper in reversed(known.values())
@@ -319,7 +319,7 @@ def _nearest(name, known):
 
 
 def resized(name, row, sizes):
-    """Returns the row of a preset with other sizes, or raises `ValueError`."""
+    """Returns a preset's `Row` with other sizes; checks the sizes."""
     if unknown := sorted(set(sizes) - set(SIZES)):
         raise ValueError(
             f"The sizes of a preset are {', '.join(SIZES)}. Received: "
@@ -342,7 +342,7 @@ def load_entry_point(entry_point):
         loaded = entry_point.load()
         return loaded() if callable(loaded) else loaded
     except Exception as error:
-        # An error in another package must not make presets unavailable.
+        # An error in another package must not stop the use of presets.
         what = entry_point.group.rpartition(".")[2]
         warnings.warn(
             f"The entry point {entry_point.name!r} = {entry_point.value!r} of "

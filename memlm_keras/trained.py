@@ -49,8 +49,8 @@ def names():
     """Returns the names of all trained models that are installed.
 
     A trained model is a folder that `save_to_preset` wrote. The package
-    contains some trained models, and a clone of its repository more. The
-    environment variable `MEMLM_PRESETS` lists further folders, as in `PATH`.
+    contains some trained models; its repository contains more. The environment
+    variable `MEMLM_PRESETS` lists further folders, as in `PATH`.
 
     Example:
 
@@ -67,8 +67,8 @@ def names():
 
 
 def find(name):
-    """Returns the folder of a trained model, given its path or name, or `None`;
-    raises `FileNotFoundError` if a known model is not installed."""
+    """Returns the folder of a trained model with this path or name, or `None`;
+    raises `FileNotFoundError` for a known model that is not installed."""
     for folder in (pathlib.Path(name), *(root / name for root in roots())):
         if any((folder / file).is_file() for file in (METADATA, WEIGHTS)):
             return folder
@@ -256,8 +256,8 @@ def _write_weights(model, path, dtype):
 
 
 def narrow(values, dtype):
-    """Returns float32 matrices as `dtype` and other values unchanged, and the
-    scale of int8 values, or `None`."""
+    """Converts a float32 matrix to `dtype`; other values stay. Also returns the
+    scale of int8 values, or `None` for other types."""
     import numpy as np
 
     if values.dtype != "float32" or values.ndim < 2 or dtype == "float32":

@@ -146,7 +146,7 @@ def _of_words(similarity, source, target):
 
 
 def _traced(model, reader, token_ids, states):
-    """Reads ids; returns final states and a dict of vectors `(time, H)`."""
+    """Reads tokens; returns the last states, and vectors of all steps."""
     projected = reader.cell.project_inputs(model.vectors(token_ids[None]))
     steps = []
     for step in range(len(token_ids)):

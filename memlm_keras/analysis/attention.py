@@ -1,4 +1,4 @@
-"""Computes attention by memory position, over texts and sentences."""
+"""Computes and draws attention weights by position in the memory."""
 
 import keras
 import numpy as np
@@ -133,8 +133,8 @@ def _label_positions(axes, memory):
 
 
 def slot_distances(model, memory):
-    """Returns the distance in words from each slot's token to the predicted
-    token, `(memory,)`; adjacent words have distance 1."""
+    """Returns the distances `(memory,)`, in words, from the token in each slot
+    to the predicted token; adjacent words have distance 1."""
     # At step t, the model predicts token t + 1, and slot j has the token from
     # step t - steps_back - (memory - 1 - j).
     return np.arange(memory, 0, -1) + model.attending.steps_back
@@ -143,8 +143,8 @@ def slot_distances(model, memory):
 def sentence_attention(
     model, tokens, starts, batch_size=32, end_of_sentence_id=0, verbose=1
 ):
-    """Yields offsets `(n,)` of predicted tokens, in any order, and attention
-    weights `(n, memory)` for sentences that begin at offsets `starts`."""
+    """Reads the sentences that begin at offsets `starts`. Yields offsets `(n,)`
+    of predicted tokens, in any order, and attention weights `(n, memory)`."""
     require_positive_integer("batch_size", batch_size)
     require_streaming("Attention by words back", model)
     batches = Batches(

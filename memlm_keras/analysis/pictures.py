@@ -7,7 +7,7 @@ import numpy as np
 
 from memlm_keras import files
 
-# matplotlib warns of a missing glyph in each of its passes over a text.
+# matplotlib repeats its warning of a missing glyph several times per text.
 _MISSING_GLYPH = re.compile(r"Glyph (\d+) .*missing from")
 
 
@@ -21,8 +21,8 @@ def subplots(width, height, *arguments, **options):
 
 
 def label_cells(axes, grid, dark, label=None, fontsize=7):
-    """Writes a text into each cell of a grid, by default its number; cells
-    above `dark` get white text."""
+    """Writes a text into each cell of a picture of the array `grid`, by default
+    the cell's number. Text is white in cells with numbers above `dark`."""
     for row, column in np.ndindex(*grid.shape):
         if label is not None:
             text = label(row, column)
@@ -75,7 +75,7 @@ def save(figure, path, axes=None, title=None, image=None, label=None):
 
 
 def label_words(axes, columns=(), rows=()):
-    """Labels a grid's columns and rows with words."""
+    """Labels the columns and rows of a picture with words."""
     if columns:
         axes.set_xticks(
             range(len(columns)),

@@ -104,7 +104,7 @@ def attention_columns(
     ):
         if weights is None:
             weights = np.zeros((samples, read_weights.shape[-1]), "float32")
-        # `positions` are of predicted words, and `chosen` of the words before.
+        # `positions` has offsets of predicted words, `chosen` of words read.
         before = read[positions] - 1
         place = np.minimum(np.searchsorted(chosen, before), samples - 1)
         hit = chosen[place] == before
@@ -277,7 +277,7 @@ def dependency_attention(
         inside = np.array(
             [(low <= distances) & (distances <= high) for low, high in bins]
         )
-        # -1 marks slots outside all bins.
+        # -1 marks slots whose distance is in no bin.
         bin_of_slot = np.where(inside.any(axis=0), inside.argmax(axis=0), -1)
         attended = positions[:, None] - distances
         labels = text.labels(positions[:, None], distances)
@@ -402,7 +402,7 @@ class ParsedText:
         ]
         self.names = [ALL, *sorted({path for _, _, path in found})]
         index = {name: at for at, name in enumerate(self.names)}
-        # The axes are the predicted place and the distance; 0 is not used.
+        # Axes: position of the predicted word, and distance (0 is unused).
         shape = len(self.tokens), min(farthest, lengths.max()) + 1
         self._labels = np.full(shape, -1, "int32")
         for place, distance, path in found:
@@ -413,14 +413,14 @@ class ParsedText:
         return self._is_word[predicted] & (attended >= self._begins[predicted])
 
     def labels(self, predicted, distances):
-        """Returns the index in `names` of the path to position `predicted` from
-        the word `distances` before it, -1 if there is no path."""
+        """Returns indices in `names` of the paths to the words `predicted` from
+        the words `distances` before them; -1 if there is no path."""
         far = distances >= self._labels.shape[1]
         return self._labels[predicted, np.where(far, 0, distances)]
 
 
 def _paths(sentence, subtypes, longest):
-    """Yields `(attended, predicted, path)`; skips paths above `longest`."""
+    """Yields `(attended, predicted, path)` for paths up to `longest`."""
     relations = sentence.relations
     if not subtypes:
         relations = [each.partition(":")[0] for each in relations]
@@ -451,7 +451,7 @@ def _paths(sentence, subtypes, longest):
 class DistantPairs:
     """Distant predicted words, each with its most-attended word.
 
-    A pair that occurs at two distances has two entries.
+    If a pair of words occurs at two distances, it has two entries.
 
     Attributes:
         attended: Tuple of `pairs` strings, the most-attended words.
@@ -658,15 +658,15 @@ def write_counts_by_distance(pairs, path):
 def cooccurrence_counts(
     pairs, tokens, distances, vocabulary_size, end_of_sentence_id=0, verbose=1
 ):
-    """Counts pairs of ids `(pairs, 2)` within sentences at each of `distances`;
-    returns int64 `(pairs, distances)`."""
+    """Counts how often the two words of each pair occur in a sentence at each
+    distance; returns an int64 array `(pairs, distances)`."""
     # A key made from two ids needs 64 bits.
     pairs = np.asarray(pairs, "int64").reshape(-1, 2)
     keys, place = np.unique(
         pairs[:, 0] * vocabulary_size + pairs[:, 1], return_inverse=True
     )
     counts = np.zeros((len(keys), len(distances)), "int64")
-    # Most words are in no pair, so two lookup tables save most searches.
+    # Most words are in no pair: two lookup tables exclude them quickly.
     earlier = np.isin(np.arange(vocabulary_size), pairs[:, 0])
     later = np.isin(np.arange(vocabulary_size), pairs[:, 1])
     longest = int(max(distances))

@@ -194,8 +194,8 @@ def cloze_scores(model, questions, vocabulary=None, batch_size=32, verbose=1):
 
 
 class _Encoded:
-    """A question as token ids: its context, and its distinct queries, each with
-    a candidate filled in and between two end-of-sentence tokens."""
+    """A question as token ids: its context, and a query for each candidate. A
+    query is a sentence between two end-of-sentence tokens."""
 
     # Candidates with the same ids share a query, so that rounding cannot make
     # their scores differ.
@@ -221,7 +221,7 @@ class _Encoded:
 def _score(model, batch, batch_size, rows):
     """Scores a batch of questions with a recurrent model."""
     contexts = [question.context for question in batch]
-    # Add empty rows, so that all batches have one shape.
+    # Add empty rows to the last batch, so that all batches have one shape.
     contexts += [np.zeros(0, "int32")] * (rows - len(batch))
     state = model.read(contexts) if model.causal else None
     waiting = [
@@ -239,8 +239,8 @@ def _score(model, batch, batch_size, rows):
 
 
 def _score_sentences(model, state, owners, sentences, batch_size):
-    """Computes the log-probability of each sentence, float64; sentence `i`
-    continues row `owners[i]` of `state`."""
+    """Computes the log-probability of each sentence, float64. The model reads
+    sentence `i` from the state in row `owners[i]` of `state`."""
     predicted = np.array([len(ids) - 1 for ids in sentences])
     steps = -(-predicted.max() // _QUERY_MULTIPLE) * _QUERY_MULTIPLE
     # Bidirectional models ignore end-of-sentence tokens after a sentence.

@@ -40,9 +40,9 @@ class DynamicEvaluator:
         w <- w - rate g / (R + epsilon)
                + min(1, decay R / mean(R)) (w_g - w)                "rms"
 
-    R is the square root of the mean squared gradient on training text, and
-    mean(R) is its mean over all weights; the authors' code averages the means
-    of matrices instead. Dropout is off, and mixtures are included.
+    R is the square root of the mean squared gradient on training text. mean(R)
+    is the mean over all weights; the authors' code averages the matrices'
+    means. Dropout is off, and mixtures are included.
 
     The updated weights are copies: the model does not change. Pass an evaluator
     instead of a model to `memlm_keras.evaluation.perplexity`, with batches of
@@ -361,8 +361,8 @@ def _require_model(lm):
 
 
 def _gradients_of(lm, measured=False):
-    """Returns a function of weights and a segment that computes scores (or word
-    measures if `measured`), the new state and gradients."""
+    """Returns a function of weights and a segment, which computes scores, the
+    new state and gradients. If `measured`, scores are word measures."""
 
     def loss(weights, token_ids, targets, sample_weight, state):
         mapping = list(zip(lm.trainable_variables, weights))

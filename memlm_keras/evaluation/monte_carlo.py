@@ -91,11 +91,11 @@ def sampled_perplexity(model, batches, samples=20, seed=0, verbose=1):
 
         p(y) = 1/K sum_k p(y | E_k)
 
-    The result also has the perplexity from the mean log-probability (the
-    paper's Section 5.4). That perplexity is far higher than `perplexity` with
-    the mean matrices. With the scheme `kneser_ney`, the target's output vector
-    has its own draw, as in training, so probabilities do not sum to one. With
-    `other_words="mean"`, the target's probability is too high.
+    The result also has the perplexity from the mean log-probability (Section
+    5.4). That perplexity is far higher than `perplexity` with the mean
+    matrices. With the scheme `kneser_ney`, the target's output vector has its
+    own draw, as in training, so probabilities do not sum to one. With
+    `other_words="mean"`, the target's probability is overestimated.
 
     With noised batches, samples differ only in the noise of their inputs. With
     `kneser_ney`, the target of a replaced word is replaced too, as in training,

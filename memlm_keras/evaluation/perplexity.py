@@ -220,7 +220,7 @@ def sentence_losses(model, batches, verbose=0):
 
 
 def token_losses(model, batches, verbose=0):
-    """Returns each token's loss, float64 `(tokens,)`; see `sentence_losses`."""
+    """Returns the loss of each token of the text, float64 `(tokens,)`."""
     require_method("score_batches", model)
     require_beginning(batches)
     scores, weights = model.score_batches(batches, verbose=verbose)
@@ -239,7 +239,7 @@ def token_losses(model, batches, verbose=0):
 
 
 def require_method(name, model):
-    """Raises `ValueError` if a model lacks a method."""
+    """Raises `ValueError` unless `model` has the method `name`."""
     if not hasattr(model, name):
         raise ValueError(
             f"`model` must have the method `{name}`, as a "
@@ -281,7 +281,7 @@ def protocol_of(model, batches):
 
 
 def _count_words(words, model, batches):
-    """Counts the words in the text; returns `None` if tokens are words."""
+    """Counts words and ends of sentences; `None` if tokens are words."""
     if words is not None:
         require_positive_integer("words", words)
         return words

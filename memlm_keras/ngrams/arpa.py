@@ -106,7 +106,7 @@ def arpa_vocabulary(path):
 
 @contextlib.contextmanager
 def _reading(path, verbose=0):
-    """Context manager that opens an `_ArpaReader`; errors name the file."""
+    """Opens an ARPA file as an `_ArpaReader`; errors name the file."""
     remedy = "Put an intact copy in its place."
     with reading(path, "ARPA file", remedy), open_lines(path) as (file, _):
         yield _ArpaReader(file, verbose)
@@ -156,7 +156,7 @@ class _ArpaReader:
         return counts
 
     def entries(self):
-        """Yields the next order's log-probabilities, words and back-offs."""
+        """Yields a log-probability, words and a back-off for each n-gram."""
         count, self.order = self.counts[self.order], self.order + 1
         section = f"\\{self.order}-grams:"
         if not count:
@@ -214,7 +214,7 @@ def _words(path):
 
 def _ids(words, vocabulary, path):
     """Returns a dict from the file's words, as bytes, to ids, and whether the
-    file has sentence boundaries; raises `ValueError` for other vocabularies."""
+    file has sentence boundaries. Raises `ValueError` if the words differ."""
     boundaries = not words.keys().isdisjoint(_MARKS)
     special = {vocabulary.unknown_id}
     ids = {token: id for id, token in enumerate(vocabulary.tokens)}

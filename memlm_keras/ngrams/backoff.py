@@ -25,20 +25,20 @@ _CHUNK_TOKENS = 2**18
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NGramTable:
-    """All n-grams of one order in a back-off model, as arrays `(ngrams,)`;
-    an index into them is called a place."""
+    """All n-grams of one order in a back-off model, as arrays `(ngrams,)`.
+    Comments call the index of an n-gram its place."""
 
     # Sorted. A key is the place of the first n - 1 words in the order below,
     # times `vocabulary_size`, plus the last word's id. In order 1, a key is a
     # word's id.
     keys: np.ndarray
     log_probabilities: np.ndarray
-    log_backoffs: np.ndarray  # 0 for n-grams that are no contexts.
+    log_backoffs: np.ndarray  # 0 if an n-gram is never a context.
 
 
 def find(keys, prefixes, words, vocabulary_size):
-    """Finds n-grams in the sorted `keys` of their order; returns places, -1 if
-    missing. `prefixes` are the n-grams' prefixes: places one order below."""
+    """Returns the indices of n-grams in their table, -1 if missing. `prefixes`
+    are indices, one order below, of the n-grams without their last words."""
     if not keys.size:
         return np.full(prefixes.shape, -1)
     searched = prefixes.astype("int64") * vocabulary_size + words
@@ -48,8 +48,8 @@ def find(keys, prefixes, words, vocabulary_size):
 
 
 def contexts_of(ngrams, tokens, order, sentence_boundaries):
-    """Returns the place of the n-gram that ends before each token, or -1, given
-    `ngrams` `(..., time)`, the place of the n-gram that ends at each token."""
+    """Returns the index of each token's context, an n-gram, or -1. `ngrams`,
+    `(..., time)`, has the index of the n-gram that ends at each token."""
     ends = ngrams[..., :-1]
     if sentence_boundaries and order > 1:
         ends = np.where(tokens[..., :-1] == END_OF_SENTENCE, -1, ends)
@@ -68,7 +68,7 @@ def words_of(tables, order, vocabulary_size):
 
 
 def token_ids(text, vocabulary_size, name="text", ndim=1):
-    """Checks the token ids in a `Split` or array, which may be empty."""
+    """Returns the token ids of a `Split` or array, which may be empty."""
     return require_integers(name, text, ndim, vocabulary_size, minimum_size=0)
 
 

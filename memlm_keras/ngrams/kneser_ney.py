@@ -193,7 +193,7 @@ class Counts:
     """All n-grams of one order in a text, as arrays `(ngrams,)`."""
 
     keys: np.ndarray
-    suffixes: np.ndarray  # places of the last n - 1 words in the order below
+    suffixes: np.ndarray  # indices of the last n - 1 words, one order below
     occurrences: np.ndarray
     # Counts to smooth: occurrences in the highest order and for n-grams that
     # begin sentences, otherwise N1+(. w_1 .. w_n) (Kneser and Ney, 1995).
@@ -239,9 +239,9 @@ def count_ngrams(
 
 
 def _count(prefixes, tokens, endings, vocabulary_size):
-    """Returns the `Counts` for one order, and the place `(time,)` of the n-gram
-    that ends at each token. `prefixes` and `endings` have the place, or -1, of
-    the (n - 1)-gram that ends before each token and at each token."""
+    """Returns the `Counts` for one order, and the indices `(time,)` of the
+    n-grams that end at each token. `prefixes` and `endings` are indices of the
+    (n - 1)-grams that end before and at each token, or -1."""
     there = np.flatnonzero(prefixes >= 0).astype(tokens.dtype)
     keys = prefixes[there].astype("int64") * vocabulary_size + tokens[there]
     keys, inverse, occurrences = np.unique(
@@ -260,7 +260,7 @@ def _count(prefixes, tokens, endings, vocabulary_size):
 
 
 def _explicit_discounts(discounts, order):
-    """Checks `discounts`; returns triples of floats, or `None` to estimate."""
+    """Checks `discounts`; returns three per order, or `None` to estimate."""
     if isinstance(discounts, str) and discounts in _FALLBACKS:
         return None
     received = f"Received: discounts={discounts!r}"
@@ -362,9 +362,9 @@ def smoothed_tables(levels, discounts, cut_offs):
 
 
 def _interpolate(level, discounts, cut_off, below, vocabulary_size):
-    """Returns the back-off weights for the order below and the probabilities in
-    this order; `below` are the probabilities in the order below, or for order 1
-    a single number."""
+    """Returns the back-off weights of the contexts, and the probabilities of
+    the n-grams, of one order. `below` has the probabilities of the order below;
+    for order 1, it is one number."""
     prefixes = level.keys // vocabulary_size
     kept = level.occurrences >= cut_off
     # D_3 is taken from all counts of at least 3.

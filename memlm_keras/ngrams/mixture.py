@@ -242,8 +242,8 @@ def mixture_weights(scores):
             f"one model. Received: {best[~np.isfinite(best)][0]} for the token "
             f"at {int(np.argmin(np.isfinite(best)))}"
         )
-    # Dividing by each token's highest probability changes no weight, and avoids
-    # overflow and underflow.
+    # Dividing by each token's highest probability avoids overflow and
+    # underflow, and does not change the result.
     ratios = np.exp(scores - best)
     weights = np.full(len(scores), 1 / len(scores))
     for _ in range(_MOST_ITERATIONS):

@@ -94,7 +94,7 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
         return [*self.model.weights, *self.model.optimizer.variables]
 
     def _keep_weights(self):
-        """Copies the weights if all are finite; returns whether they are."""
+        """Copies the weights if all are finite, and returns whether all are."""
         values = [
             np.array(keras.ops.convert_to_numpy(variable))
             for variable in self._variables()
@@ -106,7 +106,7 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
 
 
 class CSVLogger(keras.callbacks.CSVLogger):
-    """Writes the whole log after each epoch; a `Checkpoint` saves the rows.
+    """Writes a whole CSV file after each epoch; a `Checkpoint` saves its rows.
 
     Keras' logger appends lines: a power cut may truncate the last line, and a
     resumed run may log an epoch twice. `read()` returns the rows in the log
@@ -144,7 +144,7 @@ class CSVLogger(keras.callbacks.CSVLogger):
         self._write()
 
     def on_train_end(self, logs=None):
-        """Does nothing: no file is open."""
+        """Does nothing, since Keras' method would close a file."""
 
     def _write(self):
         names = dict.fromkeys(name for row in self.rows for name in row)
@@ -153,8 +153,8 @@ class CSVLogger(keras.callbacks.CSVLogger):
 
 
 class TimeEstimate(keras.callbacks.Callback):
-    """Prints an estimate of the training time, from the speed in the third and
-    fourth second, after functions are compiled and memory is allocated."""
+    """Prints an estimate of the training time. It uses the speed in the third
+    and fourth second, after compilation."""
 
     seconds = 2.0
 

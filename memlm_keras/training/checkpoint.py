@@ -93,8 +93,8 @@ class Checkpoint(keras.callbacks.Callback):
         # Loaders and validation change the counters between epochs, so the
         # counters are restored before the next batch.
         self._counters = None
-        # Number of batches done in this epoch, and metrics after its last
-        # batch, because validation overwrites them.
+        # Number of batches done in this epoch, and the training metrics after
+        # its last batch, which validation overwrites.
         self._done, self._metrics = 0, None
         # Whether the saved run stopped during validation. If so, the last batch
         # is trained again, and the saved state replaces the result.
@@ -287,7 +287,7 @@ class Checkpoint(keras.callbacks.Callback):
                 variable.assign(array)
 
     def _numbered(self, name):
-        """Returns the saved arrays `<name>_0`, `<name>_1` and so on."""
+        """Returns the list of saved arrays `name_0`, `name_1` and so on."""
         keys = (f"{name}_{index}" for index in itertools.count())
         return [
             self._saved[key]
@@ -342,7 +342,7 @@ class Checkpoint(keras.callbacks.Callback):
     def _choose_rate(self):
         first = self._saved["meta"]["first_learning_rate"]
         last = self._saved.get("learning_rate")
-        # With a schedule, only the first rate is saved.
+        # With a schedule, the checkpoint has only the first rate.
         last = first if last is None else float(last)
         asked = _rate(self.model.optimizer)
         self._first_rate, self._next_rate = first, last
@@ -367,8 +367,8 @@ class Checkpoint(keras.callbacks.Callback):
 
 
 def _counters(model):
-    """Returns arrays: the model's seeds, the number of steps, and the states of
-    torch's generators, which Keras' dropout uses if it has no seed."""
+    """Returns a list of arrays: the states of the model's seeds, the number of
+    steps, and the states of PyTorch's random generators."""
     counters = [
         keras.ops.convert_to_numpy(variable).copy()
         for variable in _counter_variables(model)
@@ -377,7 +377,7 @@ def _counters(model):
 
 
 def _set_counters(model, counters):
-    """Restores the result of `_counters`."""
+    """Restores the counters that `_counters` returned."""
     variables = _counter_variables(model)
     for variable, value in zip(variables, counters):
         variable.assign(value)
@@ -392,7 +392,7 @@ def _counter_variables(model):
 
 
 def _inner(optimizer):
-    """Returns the optimizer, without a `LossScaleOptimizer` around it."""
+    """Returns the optimizer, or the one inside a `LossScaleOptimizer`."""
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 
@@ -412,7 +412,7 @@ def _optimizer_config(optimizer):
 
 
 def plain(value):
-    """Converts a value to JSON values."""
+    """Returns a copy with only JSON's types; other objects become strings."""
     return json.loads(json.dumps(value, default=repr))
 
 

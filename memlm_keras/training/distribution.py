@@ -71,7 +71,7 @@ def num_devices(model):
 
 
 def variable_scope(model):
-    """Returns a scope that creates variables on the devices of a model."""
+    """Returns a scope that places new variables on the model's devices."""
     if keras.backend.backend() == "tensorflow":
         return model.distribute_strategy.scope()
     return contextlib.nullcontext()
@@ -91,7 +91,7 @@ def require_divisible(rows, devices):
 
 
 def row_layout(shape):
-    """Returns the layout that shards a variable by rows, or `None`."""
+    """Returns the layout that shards rows over devices, or `None`."""
     distribution = keras.distribution.distribution()
     # With several processes, each process keeps all rows for saving.
     if distribution is None or distribution.num_processes > 1:
@@ -108,7 +108,7 @@ def shard_rows(tensor):
 
 
 def rows_of_replica(tensor):
-    """Slices this replica's rows from a tensor with all rows."""
+    """Selects the rows of this replica from a tensor with all rows."""
     replica = _replica()
     if replica is None:
         return tensor
@@ -151,7 +151,7 @@ def gather_rows(model, variables):
 
 
 def of_first_replica(model, batch):
-    """Returns the first replica's part of a distributed batch."""
+    """Returns the rows of the first replica from a distributed batch."""
     results = model.distribute_strategy.experimental_local_results
     return tree.map_structure(lambda value: results(value)[0], batch)
 
@@ -160,7 +160,7 @@ def of_first_replica(model, batch):
 
 
 def share_of_weight(weight, targets):
-    """Returns the factor for this replica's mean loss; the mean factor is 1."""
+    """Returns this replica's weight divided by the replicas' mean weight."""
     # Keras averages the replicas' means: without the factors, tokens on a
     # replica with more padding would count more.
     replica = _replica()
@@ -175,7 +175,7 @@ def share_of_weight(weight, targets):
 
 
 def set_clipping(model):
-    """Makes the optimizer clip in place, and clip sums over replicas."""
+    """Clips in place on PyTorch, and after summing replicas on TensorFlow."""
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     usual = keras.optimizers.Optimizer._clip_gradients
     own = getattr(type(optimizer), "_clip_gradients", None)

@@ -24,7 +24,7 @@ VARIABLE = "MEMLM_CUDA_GRAPHS"
 
 
 class Steps:
-    """Runs a Keras trainer's steps, and records them for shapes that repeat.
+    """Runs a Keras model's steps, and records steps whose shapes repeat.
 
     With a small model, a step spends more time in Python than in operations. A
     step's operations, including gradients and updates, are traced once per
@@ -78,8 +78,8 @@ class Steps:
 
 
 class Recording:
-    """Recorded operations of a step for one batch shape; raises an exception of
-    any type if the step depends on the values of tensors."""
+    """The recorded operations of a step for one batch shape. The constructor
+    raises an exception if the step depends on the values of tensors."""
 
     def __init__(self, step, model, leaves, structure, pool):
         self.structure = structure
@@ -129,8 +129,8 @@ class Recording:
             self.call = CudaGraph(self.call, pool)
 
     def is_of(self, structure):
-        """Returns whether batches have the recorded structure, and the model
-        still has the recorded tensors."""
+        """Returns whether the batches' structure and the tensors of the model's
+        variables are the recorded ones."""
         return structure == self.structure and all(
             variable._value is tensor
             and tensor.data_ptr() == place
@@ -143,7 +143,7 @@ class Recording:
 
 
 def on_gpu(tensors):
-    """Returns whether all tensors are on a GPU, as a CUDA graph needs."""
+    """Returns whether all tensors are on a GPU; CUDA graphs need that."""
     return all(tensor.is_cuda for tensor in tensors)
 
 
@@ -193,7 +193,7 @@ _DRAWN = ("bernoulli", "multinomial", "normal", "rand", "randint")
 
 
 class _TorchWithSeeds:
-    """Wraps the module `torch`; random functions take a seed as `generator`."""
+    """The module `torch`, whose random functions take a seed as `generator`."""
 
     def __getattr__(self, name):
         function = getattr(torch, name)
