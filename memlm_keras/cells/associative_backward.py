@@ -267,8 +267,8 @@ def _run_in_place(cell, projected, states, mask):
 
 
 def _halves(vectors, count=None):
-    """Views real or complex vectors as halves `(..., 2, H / 2)`, and `count`
-    joined vectors `(..., B, count H)` as `(..., count, B, 2, H / 2)`."""
+    """Views real or complex vectors as halves `(..., 2, H / 2)`. With `count`,
+    views `(..., B, count H)` as `(..., count, B, 2, H / 2)`."""
     if vectors.is_complex():
         return torch.view_as_real(vectors).transpose(-1, -2)
     if count:
@@ -281,7 +281,7 @@ _Parts = collections.namedtuple("_Parts", "all raw both update reset candidate")
 
 
 def _steps(**tensors):
-    """Returns a list with the views of each step, by name."""
+    """Returns, for each step, a namespace with the step's views."""
     return [
         types.SimpleNamespace(**dict(zip(tensors, views)))
         for views in zip(*tensors.values())
@@ -313,7 +313,7 @@ class _Loop:
         return _Parts(columns, raw, *gates, candidate)
 
     def _buffers(self, memories):
-        """Allocates copies of keys, rows of them, conjugates, and products."""
+        """Allocates memory for copies of keys, conjugates and products."""
         permuted = memories.new_empty(self.num_keys, *memories[0].shape)
         rows = permuted.view(self.positions.shape)
         return permuted, rows, permuted.clone(), memories.clone()
@@ -337,8 +337,8 @@ class _Loop:
         written = memories.new_empty(time, batch, 1, self.numbers)
         outputs = columns.new_empty(time + 1, batch, h)
         outputs[0] = hidden
-        # Values read, and last the first value times the reset gate: the gates
-        # use all but the last, and candidates all but the first.
+        # Values read; the last slot is the first value times the reset gate.
+        # Gates use all but the last slot, candidates all but the first.
         values = columns.new_empty(time, batch, (count + 1) * h)
         steps = _steps(
             **self._parts(columns)._asdict(),

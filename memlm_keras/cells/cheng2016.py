@@ -110,7 +110,7 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
 
     @property
     def memory_identity(self):
-        """Settings that cells must share to read each other's tape."""
+        """Settings that must agree if a cell reads another's tape."""
         return {"window": self.window, "units": self.units}
 
     def states_after_source(self, states):
@@ -150,8 +150,8 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         return ops.matmul(inputs, self.kernel)
 
     def begin(self, states, steps=None):
-        """Splits tapes into values and keys, `W_g gamma_j` for a source; adds
-        `steps` empty slots, or fills up the window if `steps` is `None`."""
+        """Splits tapes into values and keys (`W_g gamma_j` for a source). Adds
+        `steps` empty slots; `None` fills up the window."""
         states, h = list(states), self.units
         for index in reversed(range(2, len(states), 3)):
             filled, tape = states[index : index + 2]
@@ -190,8 +190,8 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         return states
 
     def step(self, projected, states, grows=False):
-        """Returns `h_t` and new states in the form of `begin`; with `grows`, a
-        step adds a slot to the tape until the tape has a whole window."""
+        """Returns `h_t` and new states, in the form that `begin` returns. With
+        `grows`, a step adds a slot to the tape until the window is full."""
         h = self.units
         _, read, *tape = states[:5]
         query = projected[:, 4 * h : 5 * h] + ops.matmul(read, self.read_kernel)

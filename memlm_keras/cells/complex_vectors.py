@@ -80,7 +80,7 @@ def matrix_of(permutations, dtype):
 
 
 def permute(vector, matrix):
-    """Permutes a pair by a result of `matrix_of`, to `(..., N_c, H / 2)`."""
+    """Permutes a pair by a matrix of `matrix_of`: `(..., N_c, H / 2)`."""
     numbers, columns = matrix.shape
 
     def permuted(part):

@@ -18,8 +18,8 @@ _LOOPED_UNITS = 500
 
 
 def run_layer(layer, inputs, initial_state=None, training=False):
-    """Runs the fastest implementation of a layer that returns sequences and
-    states; returns outputs `(batch, time, units)` and each state."""
+    """Runs a layer, which returns sequences and states, in the fastest way.
+    Returns outputs `(batch, time, units)` and each state."""
     run = implementation(layer, inputs, training)
     if run is None:
         return layer(inputs, initial_state=initial_state, training=training)
@@ -37,8 +37,8 @@ def run_layer(layer, inputs, initial_state=None, training=False):
 
 
 def implementation(layer, inputs, training=False):
-    """Returns a function from inputs, kernel, recurrent kernel, bias and states
-    to the results of a layer; `None` if the layer itself should be called."""
+    """Returns a function of inputs, kernel, recurrent kernel, bias and states
+    with a layer's results; `None` if Keras' layer should be called."""
     if not _is_usual(layer, inputs, training):
         return None
     # On a GPU, Keras' layer uses cuDNN.
@@ -185,8 +185,8 @@ def _activated(gates):
 
 
 def _loop(step, state, sequences, sizes, reverse=False):
-    """Runs `step(state, tensors)` over time-major sequences; returns the last
-    state, and a result `(time, batch, size)` for each size in `sizes`."""
+    """Runs `step(state, tensors)` over sequences with time first. Returns the
+    last state and, for each of `sizes`, a tensor `(time, batch, size)`."""
     if keras.backend.backend() == "jax":
         import jax
 

@@ -77,7 +77,7 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
 
     @property
     def memory_identity(self):
-        """Settings that cells must share to read each other's memory."""
+        """Settings that must agree if a cell reads another's memory."""
         return {
             "memory_units": self.memory_units,
             "num_copies": self.num_copies,
@@ -180,7 +180,7 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         )
 
     def traced(self, key, values, state, written):
-        """Returns a dict of tensors, a result of `trace`."""
+        """Returns the dict of tensors that `trace` returns."""
         read = dict(zip(("read", "source"), values))
         return {"key": key, **read, "state": state, "written": written}
 

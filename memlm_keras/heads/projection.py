@@ -1,7 +1,7 @@
 """Output projections, and the cross-entropy of tokens.
 
-For a large vocabulary, logits are computed in blocks, of which only losses are
-kept. In training, a sample of the words may replace the whole vocabulary.
+For a large vocabulary, logits are computed for a block of tokens at a time. In
+training, a sample of the words may replace the whole vocabulary.
 """
 
 import functools
@@ -77,8 +77,8 @@ class BlockLosses(Configured):
 
     def block_kernel(self):
         """Returns the projection matrix, and whether its shape is
-        `(vocabulary, units)`; or `None` if a call does more than multiply by
-        the matrix and add a bias."""
+        `(vocabulary, units)`. Returns `None` if a call does more than multiply
+        by the matrix and add a bias."""
         raise NotImplementedError(
             f"{type(self).__name__} must implement `block_kernel`."
         )
@@ -299,7 +299,7 @@ class TiedProjection(BlockLosses, keras.layers.Layer):
 
 
 def build_tied(embedding, size):
-    """Builds the embedding of a tied projection with inputs of size `size`."""
+    """Builds the embedding of a tied projection, with vectors of this size."""
     if embedding is None:
         raise ValueError(
             "`embedding` must be a layer, unless the projection is the `head` "
@@ -364,8 +364,8 @@ def block_losses(
     training=False,
     words_first=False,
 ):
-    """Computes the cross-entropy of targets, float32 `(positions,)`, in blocks
-    of inputs `(positions, units)`; 0 at positions with weight 0."""
+    """Computes losses, float32 `(positions,)`, for a block of the inputs
+    `(positions, units)` at a time. The loss is 0 where the weight is 0."""
     # Products are computed in the dtype of the inputs, sums in float32.
     if weights is None:
         weights = ops.ones_like(targets, dtype="float32")
@@ -408,7 +408,7 @@ def block_losses(
 def _run(
     inputs, kernel, bias, targets, weights, gradients=True, words_first=False
 ):
-    """Returns losses, and gradients of inputs, kernel and bias, or `None`."""
+    """Returns losses and a tuple of gradients, `None` without `gradients`."""
     positions = ops.shape(inputs)[0]
     vocabulary_size = bias.shape[0]
     dtype = inputs.dtype
@@ -473,8 +473,8 @@ def _run(
 
 
 def _ratio(upstream, weights):
-    """Returns the ratio of upstream gradients to weights, and whether the ratio
-    is the same at all positions."""
+    """Returns the ratio of the losses' gradients to `weights`, and whether the
+    ratio is the same at all positions."""
     largest = ops.argmax(ops.abs(weights))
     scale = ops.take(upstream, largest) / ops.take(weights, largest)
     difference = ops.max(ops.abs(upstream - scale * weights))
@@ -495,7 +495,7 @@ def sampled_losses(inputs, matrix, bias, targets, number, seed):
     share = math.log((size - first) / (number - first))
     corrections = ops.where(words < first, 0.0, share)
 
-    # Look up all rows at once: each call has a gradient as large as the table.
+    # Look up all rows at once: the gradient of each call is a whole table.
     ids = ops.concatenate([targets, words])
     rows, biases = look_up(matrix, ids), look_up(bias, ids)
     count = ops.shape(targets)[0]

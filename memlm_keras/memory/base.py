@@ -30,7 +30,7 @@ class Memory(Configured, keras.layers.Layer):
     Keras. Masked steps are never remembered, and valid steps and the state are
     computed as if masked steps did not exist. At masked steps, outputs and
     weights are zero. The next layer gets the mask.
-    `memlm_keras.masking.over_valid_steps` makes a causal `read` do so.
+    `memlm_keras.masking.over_valid_steps` adds this to a causal `read`.
 
     A masked Keras `LSTM` below the memory repeats its last output and keeps its
     state at masked steps, on every backend. Keras runs a masked `LSTM` in a

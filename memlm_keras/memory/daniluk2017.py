@@ -194,9 +194,9 @@ class NGram(DistinctKernels, Memory):
 
         h*_t = tanh(W^N [h^1_t; h^2_{t-1}; ...; h^N_{t-N+1}])       (21)
 
-    The paper's text says N - 1 parts, but the sizes in its table match only N
-    parts, as in this layer: of the current output and N - 1 previous outputs.
-    Outputs before the first step are zero.
+    The paper's text says N - 1 parts, but the sizes in its table match N parts:
+    one of the current output, and N - 1 of previous outputs. Outputs before the
+    first step are zero.
 
     `W^N` is the weight `output_kernel` of shape `(N k, k)`, its rows in the
     order of Eq. 21.

@@ -409,12 +409,12 @@ def read_and_write(
     order = np.arange(chunk) // writes
     left = ops.convert_to_tensor(order[:, None] >= order, "float32")
     earlier = ops.convert_to_tensor(order[:, None] > order, "float32")
-    # In XLA, rates multiply keys faster than (time, time) arrays.
+    # In XLA, rates times keys is faster than rates times (time, time) arrays.
     rated = keys_left = rates * keys
     known, asked, of_state = keys, queries, []
     if decays is not None:
         sums = ops.cumsum(in_chunks(decays), axis=-2)
-        # Clip the exponents of later writes, which are positive: no overflow.
+        # Exponents of later writes are positive and could overflow: clip them.
         left = left * ops.exp(ops.minimum(sums - transposed(sums), 0.0))
         earlier = left * earlier
         # Scale each key by the fraction of its write left after the chunk.
@@ -428,7 +428,7 @@ def read_and_write(
     overlap = earlier * ops.matmul(keys, transposed(rated))
 
     def write(changes, before, keys, left=None):
-        """Returns the associations after a chunk whose d_t are `changes`."""
+        """Returns the associations after a chunk; `changes` are its d_t."""
         if left is not None:
             before = left[..., -1:, :] * before
         return before + ops.matmul(transposed(keys), changes)

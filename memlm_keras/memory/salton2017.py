@@ -41,11 +41,11 @@ class Attentive(DistinctKernels, Memory):
     sentence begins with a new state: `memlm_keras.LanguageModel` resets the
     state of a row where batches mark the start of a sentence.
 
-    The single score of an output never changes. So the state stores only two
-    values of all earlier outputs: their context, which acts as one more slot,
-    and the logarithm of its normalizer. A combined score changes at every step,
-    so the state contains the `window` most recent outputs. If no sentence is
-    longer than the window, the memory equals the paper's.
+    The single score of an output never changes. So the state stores no outputs:
+    their context and the logarithm of the sum in Eq. 4 suffice. A combined
+    score changes at every step, so the state contains the `window` most recent
+    outputs. If no sentence is longer than the window, the memory equals the
+    paper's.
 
     A call reads all its steps at once, and allocates `(B, T + 1, T + 1)` for a
     single score and `(B, T, W + T, k)` for a combined score.

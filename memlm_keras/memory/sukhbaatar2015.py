@@ -32,7 +32,7 @@ class MemoryNetwork(WordMemory):
 
     `A` is the model's embedding, and the model has no recurrent layer. Since
     the query is constant, the weight of a word depends only on the word and its
-    place. The last row of `T_A` and of `T_C` always belongs to the current
+    position. The last row of `T_A` and of `T_C` always belongs to the current
     word, even while fewer than n words have been read.
 
     | paper | weight | shape |

@@ -206,7 +206,7 @@ class BidirectionalMemoryBlock(MemoryBlock):
         x_{t-n+1} ... x_t   and   x_{t+2} ... x_{t+1+n}
 
     Attention follows Eq. 1 to 7, with options and weights of `MemoryBlock`. The
-    temporal matrix has one row for each of the 2 n places. Rows n and n + 1
+    temporal matrix has one row for each of the 2 n positions. Rows n and n + 1
     always belong to the neighbours of the word to predict, even if fewer words
     precede or follow.
 

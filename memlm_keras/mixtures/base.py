@@ -210,8 +210,7 @@ class Mixture(Configured, keras.layers.Layer):
         return ops.cast(self.recent.products(queries, extended), "float32")
 
     def weights_of_words(self, weights, words, positions=None):
-        """Returns weights of the positions of `words`; step t sees positions t
-        to t + memory - 1."""
+        """Aligns weights with `words`: slot i of step t is word t + i."""
         weights = by_position(weights, ops.shape(words)[1])
         return weights if positions is None else take_steps(weights, positions)
 

@@ -169,7 +169,7 @@ class SequenceAutoencoder(DualSequenceModel):
         """Tuple of the encoder and the decoder."""
         return self.encoder, self.decoder
 
-    # Cached properties compile only once, and Keras does not track them.
+    # A cached property compiles its function once. Keras does not track it.
 
     @functools.cached_property
     def _encode(self):
@@ -252,7 +252,7 @@ class EncoderDecoder:
         self.mask = LengthMask(name="length_mask")
 
     def encode(self, source, lengths, training=False):
-        """Encodes a source; returns the initial states of the decoder."""
+        """Encodes the source, and returns initial states for the decoder."""
         vectors = self.dropouts["source"](
             self.embedding(source), training=training
         )

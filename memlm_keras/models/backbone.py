@@ -31,7 +31,7 @@ def pack_named(prefix, values):
 
 
 def unpack_named(state, prefix):
-    """Returns the values whose keys have a prefix, without it, or `None`."""
+    """Selects the values whose keys have a prefix, and removes the prefix."""
     if state is None:
         return None
     return {
@@ -93,7 +93,7 @@ class Backbone:
             self._names.append(tree.pack_sequence_as(states, names))
 
     def layers(self):
-        """Returns the layers with weights, by the names that states use."""
+        """Returns a dict from names, as in states, to layers with weights."""
         named = {"embedding": self.embedding, "head": self.head}
         for index, layer in (*self._below, *self._above):
             named[f"recurrent_{index}"] = layer
@@ -158,8 +158,8 @@ class Backbone:
         sample_weight=None,
         positions=None,
     ):
-        """Applies the head, and a cache or pointer as mixture, if any, to the
-        outputs of all steps; returns a `Prediction` and the mixture's state."""
+        """Applies the head and the mixture, if any, to the outputs of all
+        steps. Returns a `Prediction` and the mixture's state."""
         projected = outputs
         if positions is not None:
             projected = take_steps(outputs, positions)
@@ -202,7 +202,7 @@ class Backbone:
     def _mix(
         self, outputs, token_ids, logits, state, training=False, positions=None
     ):
-        """Returns a mixture's log-probabilities, state, weights, copies."""
+        """Calls the mixture, if any; see `Mixture` for the four results."""
         if self.mixture is None:
             return None, {}, None, None
         mixed, mixture_state, weights, copies = self.mixture(
@@ -240,8 +240,9 @@ class Backbone:
         positions=None,
     ):
         """Runs the model on token ids `(batch, time)`; returns a `Prediction`
-        and the new state. `sampled` draws smoothed matrices as in training;
-        `positions` `(batch, queries)` limits predictions to these steps."""
+        and the new state. With `sampled`, draws smoothed matrices as in
+        training. With `positions` `(batch, queries)`, predicts at these
+        only."""
         drawn = self._draw(token_ids) if training or sampled else None
         # A mixture needs all steps' outputs, so `positions` are taken after it.
         early = positions if self.mixture is None else None
@@ -294,8 +295,8 @@ class Backbone:
         return weights, new_state | mixture_state
 
     def outputs(self, token_ids, targets, state=None):
-        """Returns `((outputs, scores), state)`: inputs of the head,
-        `(batch, time, units)`, and log-probabilities of targets, or `None`."""
+        """Returns `((outputs, scores), state)`: inputs of the head and
+        log-probabilities of targets. Without targets, `scores` is `None`."""
         outputs, state, _ = self._read(token_ids, state)
         if targets is None:
             return (outputs, None), state
@@ -329,7 +330,7 @@ class Backbone:
 
 
 def compile_inference(model, function):
-    """Compiles a function that reads tensors and the variables of `model`."""
+    """Compiles a function of tensors, which may use the model's variables."""
     # Without compilation, JAX would compile a recurrent layer at each call, and
     # TensorFlow would run one operation at a time.
     backend = keras.backend.backend()

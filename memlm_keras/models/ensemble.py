@@ -106,8 +106,8 @@ class Ensemble(StreamingModel):
 
 
 class Members(keras.layers.Layer):
-    """Backbone and only layer of an ensemble's graph, which holds the models as
-    one layer because their layers may have the same names."""
+    """The backbone of an ensemble, and the only layer of its graph: layers of
+    several models in one graph may have the same names."""
 
     memory = None
     mixture = None

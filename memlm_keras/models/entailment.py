@@ -349,7 +349,7 @@ class EntailmentClassifier(DualSequenceModel):
 
 
 def _classes(num_classes, labels):
-    """Returns the number of classes and a tuple of labels, or `None`."""
+    """Returns the number of classes, and a tuple of labels if there are any."""
     if labels is None:
         num_classes = 3 if num_classes is None else num_classes
         require_positive_integer("num_classes", num_classes)

@@ -17,7 +17,7 @@ from memlm_keras.models.backbone import compile_inference
 _TOP_K, _TOP_P = 5, 0.1
 # Added to the logits of tokens that must not be generated.
 _NEVER = -1e9
-# States of a generated row: after its first word, at its first word, ended.
+# Phases of a generated row: after its first word, at its first word, ended.
 _LATER, _FIRST, _ENDED = range(3)
 SAMPLERS = ("beam", "greedy", "random", "top_k", "top_p")
 
@@ -98,8 +98,8 @@ class Sampling:
         may_be_empty=True,
         suppressed=(),
     ):
-        """Fills in `tokens` `(batch, time)` where `fixed` is false; returns
-        tokens, padded with stop tokens, and the lengths of rows."""
+        """Generates `tokens` `(batch, time)` where `fixed` is false. Returns
+        tokens, padded with stop tokens, and the length of each row."""
         # `state` is the state before the last token of the shortest prompt.
         penalties = np.zeros((3, self.model.vocabulary_size), "float32")
         penalties[:, suppressed] = _NEVER
@@ -184,7 +184,7 @@ class Sampling:
             logits, state = self._predict(last, state, penalties, place)
             return logits, None, state
 
-        # A sampler finds stop tokens in any position: fill with another token.
+        # Samplers find stop tokens at any position: fill with another token.
         filler = next(i for i in itertools.count() if i not in stops)
         generated = sampler(
             next=next_token,
@@ -199,13 +199,13 @@ class Sampling:
 
 
 def beam_sampler(user, **arguments):
-    """Returns keras_nlp's `BeamSampler`; the import error names `user`."""
+    """Makes keras_nlp's `BeamSampler`; an import error says who needs it."""
     keras_nlp = files.import_package("keras_nlp", user, "keras-nlp")
     return keras_nlp.samplers.BeamSampler(**arguments)
 
 
 def _choose(sampler, weights, seeds):
-    """Chooses one token per row, as the keras_nlp sampler of this name does."""
+    """Chooses a token for each row like keras_nlp's sampler of that name."""
     if sampler == "greedy":
         return ops.argmax(weights, axis=-1)
     if sampler != "random":
@@ -247,8 +247,8 @@ def require_strings(name, text, vocabulary):
 
 
 def _read_prompt(prompt, vocabulary):
-    """Returns rows of ids, and a function that converts generated ids and
-    lengths to the type of the prompt."""
+    """Converts a prompt to rows of ids. Also returns a function that converts
+    generated ids and their lengths to the prompt's type."""
     strings = [prompt] if isinstance(prompt, str) else prompt
     if is_text(prompt):
         vocabulary = require_strings("prompt", prompt, vocabulary)

@@ -45,8 +45,8 @@ def as_recurrent_layers(name, layers, at_least=1):
 
 
 def as_recurrent_layer(name, layer):
-    """Returns a recurrent layer that returns sequences and states; wraps a cell
-    in a new layer; raises `ValueError` for other objects."""
+    """Sets a recurrent layer to return sequences and states. Wraps a cell in
+    such a layer, and raises `ValueError` for other objects."""
     if isinstance(layer, keras.layers.Bidirectional):
         raise ValueError(
             f"`{name}` must not hold a `Bidirectional` layer, which would read "
@@ -86,7 +86,7 @@ def require_different(layers):
 
 
 def require_memory(memory, vocabulary_size, recurrent):
-    """Checks a memory or `None`, and sets the memory's `vocabulary_size`."""
+    """Checks the memory, if any, and sets its `vocabulary_size`."""
     what = "a layer of `memlm_keras.memory`, or None"
     require_instance("memory", memory, (Memory, type(None)), what)
     if memory is None:
@@ -115,8 +115,8 @@ def require_mixture(mixture):
 
 
 def require_causal_end(memory, **layers):
-    """Raises `ValueError` if `layers`, a dict by argument name, has a layer
-    that reads the outputs of a memory that is not causal."""
+    """Raises `ValueError` if a layer reads a memory that is not causal.
+    `layers` maps names of arguments to layers that read the memory."""
     if memory is None or memory.causal:
         return
     for name, layer in layers.items():
@@ -132,12 +132,12 @@ def require_causal_end(memory, **layers):
 
 
 def initializer_of(initializer, index, default):
-    """Returns a copy of `initializer` for weight `index`, or `default`."""
+    """Returns a copy of `initializer`, or `default` if it is `None`."""
     return default if initializer is None else distinct(initializer, index)
 
 
 def embeddings_start(readers):
-    """Returns the default initializer of an embedding read by `readers`."""
+    """Returns the default initializer for embeddings that `readers` read."""
     for layer in readers:
         limit = getattr(getattr(layer, "cell", None), "embedding_range", None)
         if limit is not None:
@@ -146,8 +146,8 @@ def embeddings_start(readers):
 
 
 def make_embedding(embedding, sizes, initializer, start, dtype):
-    """Returns the embedding layer with the model's sizes; a new embedding
-    starts from the model's `initializer`, or from `start` if that is `None`."""
+    """Returns `embedding` with the model's sizes. Instead of `None`, makes an
+    embedding from `initializer`, or from `start` if that is `None`."""
     if embedding is None:
         embedding = Embedding(
             embeddings_initializer=initializer_of(initializer, 0, start),

@@ -170,7 +170,7 @@ def require_conditioning(conditioning, source, target):
 
 
 def _memory_of(cell):
-    """Returns the settings that cells must share to use each other's memory."""
+    """Returns the settings that must agree if a cell uses another's memory."""
     if hasattr(cell, "memory_identity"):
         return cell.memory_identity
     units = getattr(cell, "output_size", None)
@@ -178,7 +178,7 @@ def _memory_of(cell):
 
 
 def starting_states(conditioning, states, reader):
-    """Returns the target's initial states; `None` to start from zeros."""
+    """Returns the target layer's initial states; `None` means zeros."""
     if conditioning is None:
         return None
     if conditioning == "source":

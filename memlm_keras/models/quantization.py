@@ -97,7 +97,7 @@ def _what(layer, before, after):
 
 
 def forget_compiled(model):
-    """Discards compiled functions that captured replaced weights."""
+    """Discards compiled functions, which would use the old weights."""
     for kind in type(model).__mro__:
         for name, value in vars(kind).items():
             if isinstance(value, functools.cached_property):
@@ -165,8 +165,8 @@ _LAYERS = (
 
 
 def _prepare(layer, chosen):
-    """Gives int8 classes to the cells of a Keras recurrent layer, except cells
-    of a subclass and cells for which `chosen(cell)` is false."""
+    """Converts the cells of a Keras recurrent layer to int8 cells. Cells of a
+    subclass, or for which `chosen(cell)` is false, do not change."""
     if type(layer) not in _LAYERS:
         return
     cells = getattr(layer.cell, "cells", [layer.cell])

@@ -478,8 +478,8 @@ class SequenceModel(keras.Model):
 
 
 class CarriedState(keras.layers.Layer):
-    """Contains a model's state between batches as non-trainable weights, which
-    are part of checkpoints but not of saved models."""
+    """Stores the state that a model carries between batches. Its non-trainable
+    weights are part of checkpoints, but not of saved models."""
 
     # Keras' `stateful=True` carries no state on JAX. On TensorFlow, each
     # replica writes its own rows, and a `Checkpoint` joins the rows.
@@ -535,7 +535,7 @@ class CarriedStates:
         self._states = {}
 
     def make(self, mode, rows):
-        """Returns the `CarriedState` with `rows` rows, new if there is none."""
+        """Returns the `CarriedState` with `rows` rows; makes a missing one."""
         name = f"carried_{mode}_state_{rows}"
         if name not in self._states:
             with distribution.variable_scope(self.model):
@@ -590,8 +590,8 @@ class CarriedStates:
 
 
 def carried_rows(batches, batch_size=None):
-    """Returns the rows per batch for any batches that `fit` accepts, or `None`
-    for batches without a carried state."""
+    """Returns the number of rows in a batch, for any batches that `fit`
+    accepts; `None` for batches without a carried state."""
     if isinstance(batches, (tuple, list)) and len(batches):
         return carried_rows(batches[0], batch_size)
     if isinstance(batches, dict):
@@ -611,8 +611,8 @@ def carried_rows(batches, batch_size=None):
 
 
 def _of_logits(name, given):
-    """Returns the loss or metric `given`, from logits if given by name; raises
-    `ValueError` for a cross-entropy of probabilities."""
+    """Returns the loss or metric `given`. A cross-entropy given by name takes
+    logits; one that takes probabilities raises `ValueError`."""
     known = str(getattr(given, "__name__", given)).replace("_", "").lower()
     module = getattr(keras, "losses" if name == "loss" else "metrics")
     for kind in ("SparseCategoricalCrossentropy", "CategoricalCrossentropy"):
@@ -718,8 +718,8 @@ def _require_whole_sentences(batches, memory):
 
 
 class FollowEpoch(keras.callbacks.Callback):
-    """Moves batches to the epoch of `fit`, and restores PyTorch's random state
-    at the start of each epoch, so that validation and a `Checkpoint` do not
+    """Sets the epoch of batches to that of `fit`, and restores PyTorch's random
+    state when an epoch starts, so that validation and a `Checkpoint` do not
     change training."""
 
     def __init__(self, batches):

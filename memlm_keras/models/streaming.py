@@ -76,7 +76,7 @@ class StreamingModel(keras.Model):
             return self.memory
         return self.mixture
 
-    # Cached properties compile only once, and Keras does not track them.
+    # A cached property compiles its function once. Keras does not track it.
 
     @functools.cached_property
     def _step(self):
@@ -273,8 +273,8 @@ class StreamingModel(keras.Model):
         return ops.convert_to_numpy(ops.concatenate(scores, axis=1))
 
     def _pieces(self, name, token_ids, left_out=0, longest=128):
-        """Returns the pieces `(start, stop)` that the model reads of all rows,
-        without their last `left_out` tokens."""
+        """Splits rows into pieces `(start, stop)` that the model reads at once,
+        without the last `left_out` tokens of each row."""
         steps = token_ids.shape[1] - left_out
         if self.causal:
             return segments(steps, longest)
@@ -354,8 +354,8 @@ class StreamingModel(keras.Model):
                 `[vocabulary.unknown_id]`, or `None`.
 
         Returns:
-            Ids `(max_length,)` or `(batch, max_length)`, or strings, of the
-            prompt's type.
+            Ids, `(max_length,)` or `(batch, max_length)`, or strings: the type
+            of the prompt.
 
         Raises:
             ValueError: if an argument is not as described, ids are outside the
@@ -557,8 +557,8 @@ def read_batches(
 
 
 def segments(length, longest=128):
-    """Yields `(start, stop)` of pieces whose lengths are powers of two, so that
-    at most eight shapes are compiled for texts of any length."""
+    """Splits a text into pieces, and yields `(start, stop)` of each. Lengths of
+    pieces are powers of two, so at most eight shapes are compiled."""
     for starts, size, _ in aligned_segments([length], longest):
         yield int(starts[0]), int(starts[0]) + size
 
@@ -573,8 +573,8 @@ def affordable_steps(rows, vocabulary_size):
 
 
 def aligned_segments(lengths, longest=128):
-    """Splits rows like `segments`; yields `(starts, size, reads)`, where
-    `reads`, bool `(rows,)`, is true for rows with a piece of `size` steps."""
+    """Splits rows of given lengths into pieces, longest first. Yields starts,
+    the size of pieces, and a mask of the rows with a piece of this size."""
     lengths = np.asarray(lengths, "int64")
     starts = np.zeros_like(lengths)
     size = longest

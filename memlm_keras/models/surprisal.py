@@ -95,8 +95,8 @@ class Surprisal(tables.ResultTable):
         return self.joined(starts, words)
 
     def joined(self, starts, words):
-        """Returns a table with one row for each of `words`, which joins the
-        tokens from one offset of `starts` to the next, as in `by_word`."""
+        """Returns a table with a row for each of `words`. A word joins the
+        tokens from one of `starts` to the next, as in `by_word`."""
         sentence = self.sentence[starts]
         first = np.searchsorted(sentence, sentence)
         return dataclasses.replace(
@@ -112,7 +112,7 @@ class Surprisal(tables.ResultTable):
         )
 
     def columns(self):
-        """Returns columns by name, such as `"surprisal_bits"`, of all words."""
+        """Returns a dict from names of columns to values for all words."""
         return {
             "sentence": self.sentence,
             "position": self.position,

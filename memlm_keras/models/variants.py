@@ -119,7 +119,7 @@ def _readers(model):
 
 
 def _mask_rows(cell, copy, name, rows):
-    """Masks rows of a kernel in the copy, with one mask per gate."""
+    """Multiplies the rows of a copy's kernel by one mask for each gate."""
     if np.all(rows == 1.0):
         return
     gates = np.split(_array(getattr(cell, name)), len(rows), axis=1)
@@ -131,7 +131,7 @@ _RATES = ("dropout", "recurrent_dropout", "word_dropout")
 
 
 def _replaced(config, keys, value):
-    """Returns a config with `value` for each of `keys` at any depth."""
+    """Returns a config in which all `keys`, at any depth, map to `value`."""
     if isinstance(config, list):
         return [_replaced(part, keys, value) for part in config]
     if not isinstance(config, dict):

@@ -35,7 +35,7 @@ OTHER_WORDS = ("mode", "sample", "mean")
 
 
 class Drawn(NamedTuple):
-    """Indices of drawn rows, `(B, T)`, or `(B, T, k)` if element-wise."""
+    """Indices of drawn matrix rows, `(B, T)`; `(B, T, k)` if element-wise."""
 
     input_rows: Any
     replaced: Any
@@ -171,7 +171,7 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
 
     @property
     def smooths_output(self):
-        """Whether both matrices are smoothed, with draws at each step."""
+        """Whether the scheme smooths the output matrix too."""
         return self.scheme == "kneser_ney"
 
     # === Statistics ===
@@ -238,8 +238,8 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
     # === Samples ===
 
     def draw(self, token_ids, units):
-        """Draws the matrix row for each input word `(B, T)`, or with
-        `element_wise`, a row for each of `units` elements."""
+        """Draws a matrix row for each input word `(B, T)`. With `element_wise`,
+        draws a row for each of the `units` elements of a vector."""
         words, replaced, rows = self._replace(token_ids, units)
         if not self.smooths_output:
             first = first_occurrences(token_ids)
@@ -291,7 +291,7 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
     # === Means ===
 
     def mean_vector(self, table):
-        """Computes `sum_k q_k e_k` of a matrix `(V, k)`, a tensor `(k,)`."""
+        """Computes `sum_k q_k e_k`, `(k,)`, where e_k are rows of a matrix."""
         # In float16, the probabilities of rare words would be zero.
         exact = ops.matmul(self.proposal[None], ops.cast(table, "float32"))[0]
         return ops.cast(exact, table.dtype)
@@ -304,7 +304,7 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
         return rows + rates * (self.mean_vector(table) - rows)
 
     def mean_logits(self, logits, outputs, table):
-        """Computes logits with the mean of a matrix from the matrix's `logits`.
+        """Converts `logits` of a matrix to the logits of its mean.
 
         Each row of the mean is a scaled row of the matrix plus a multiple of
         one vector, so the mean need not be stored.
@@ -384,8 +384,8 @@ class SmoothedEmbedding(Embedding):
         self.smoothing.build_for(self.input_dim)
 
     def draw(self, token_ids, units=0):
-        """Draws matrix rows for words `(batch, time)`; the result is `drawn` of
-        this layer and of a `SmoothedProjection` with inputs of size `units`."""
+        """Draws matrix rows for words `(batch, time)`: the argument `drawn` of
+        this layer or of a `SmoothedProjection` with inputs of size `units`."""
         return self.smoothing.draw(token_ids, max(units, self.output_dim))
 
     def add_divergence(self):
