@@ -276,7 +276,7 @@ def _halves(vectors, count=None):
     return vectors.unflatten(-1, (2, -1))
 
 
-# Views of columns: all, keys as halves, both gates, each gate, candidates.
+# Views of columns: all, keys (as halves), both gates, each gate, candidate.
 _Parts = collections.namedtuple("_Parts", "all raw both update reset candidate")
 
 

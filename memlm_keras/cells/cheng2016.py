@@ -171,7 +171,7 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         return states
 
     def end(self, states):
-        """Joins keys and values to tapes, padded to a whole window."""
+        """Joins keys and values to tapes, and pads tapes to the window."""
         states = list(states)
         for index in reversed(range(2, len(states), 4)):
             filled, *slots = states[index : index + 3]

@@ -17,7 +17,7 @@ from memlm_keras.gradients import divide_by_length
 from memlm_keras.gradients import divide_by_length_gradient
 from memlm_keras.gradients import length_of
 
-# For each kind of key, the smallest divisors of numbers and of gradients.
+# For each `key`, the smallest divisor of a number and that of a gradient.
 KEYS = {"bound": (1.0, 1.0), "unit": UNIT}
 
 

@@ -126,7 +126,7 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
 
         `permute` computes the copies of a key. Returns the copies of the first
         key, a pair of `(B, N_c, H / 2)`, and the list of the values read, each
-        `(B, H)`. With `axis=0`, the axes of all tensors are reversed.
+        `(B, H)`. With `axis=0`, all tensors have their axes in reverse order.
         """
         keys = [
             permute(self.as_key(complex_vectors.split(projected, axis)))
@@ -358,7 +358,7 @@ class AssociativeGRUCell(AssociativeCell):
 
     @property
     def has_own_gradient(self):
-        """Whether `run` is valid: no subclass overrides a step's methods."""
+        """Whether no subclass overrides a step's methods, so `run` is valid."""
         return all(
             getattr(type(self), name) is getattr(AssociativeGRUCell, name)
             for name in ("advance", "trace", "step")

@@ -12,7 +12,7 @@ from memlm_keras.files import reading
 
 # Number of lines from which the dimension is inferred.
 _FIRST_LINES = 100
-# Number of words that an error message shows.
+# An error message shows this number of words.
 _EXAMPLES = 3
 # The progress bar is updated after this number of lines.
 _LINES_A_STEP = 2**12
@@ -167,8 +167,8 @@ def _lines(path, verbose):
 
 
 def _shape(first):
-    """Returns the number of vectors (`None` if the first line does not give
-    this number) and the dimension."""
+    """Returns the number of vectors and the dimension. The number is `None` if
+    the first line does not give it."""
     numbers = [
         len(list(itertools.takewhile(_is_number, reversed(fields[1:]))))
         for fields in first

@@ -146,7 +146,7 @@ class BlockLosses(Configured):
 
 # === Projections ===
 
-# `call` methods that only multiply by the matrix with `reverse`.
+# With `reverse`, these `call` methods only multiply by the matrix.
 _USUAL_CALLS = (Embedding.call, keras.layers.ReversibleEmbedding.call)
 
 
@@ -327,7 +327,7 @@ def head_losses(head, outputs, targets, weights=None, training=False):
 
 @functools.cache
 def _block_of_card():
-    """Returns the number of logits in a block on a GPU, or 0 without a GPU."""
+    """Returns the number of logits in a GPU's block; 0 on CPU or TensorFlow."""
     if keras.backend.backend() == "jax":
         import jax
 
@@ -346,9 +346,9 @@ def _block():
 
 
 def uses_blocks(shape, vocabulary_size):
-    """Returns whether losses with this shape are computed in blocks."""
+    """Returns whether losses of this shape should be computed in blocks."""
     if keras.distribution.distribution() is not None:
-        # With several devices, each device would compute the blocks of all.
+        # Each of several devices would compute the blocks of all devices.
         return False
     known = all(isinstance(size, int) for size in shape)
     positions = math.prod(shape) if known else _USUAL_POSITIONS
@@ -386,7 +386,7 @@ def block_losses(
         if taken is None:
             gradients = run(*others, upstream)[1]
         else:
-            # If the loss has other weights than `weights`, compute again.
+            # If the loss used other weights than `weights`, compute again.
             scale, proportional = _ratio(upstream, weights)
             gradients = ops.cond(
                 proportional,
@@ -573,7 +573,7 @@ def _add_product(total, left, right):
 
 
 def _repeat(body, times, values):
-    """Applies `values = body(index, *values)` for each index below `times`."""
+    """Repeats `values = body(index, *values)` for each index below `times`."""
     backend = keras.backend.backend()
     if backend == "torch":
         for index in range(int(times)):

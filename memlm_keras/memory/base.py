@@ -165,7 +165,7 @@ class Memory(Configured, keras.layers.Layer):
         before = self.recent.before(state, extended, positions)
         batch_size, queries = ops.shape(positions)
 
-        # Each query becomes a row with one step.
+        # Each query becomes a row of the batch, with one step.
         def to_rows(tensor):
             if tensor is None:
                 return None
@@ -340,7 +340,7 @@ class WordMemory(DistinctKernels, Memory):
 
 
 def equal_parts(layer, units, parts):
-    """Returns the size of each of `parts` equal parts of an output."""
+    """Returns the size of a part if an output is split into `parts` parts."""
     if units % parts:
         nearest = max(1, units // parts) * parts
         raise ValueError(

@@ -289,8 +289,8 @@ class DeltaRule(DistinctKernels, Memory):
         return ops.transpose(weights, (0, 2, 1, 3))
 
     def _projected(self, outputs, state, mask=None):
-        """Returns queries, keys, values, rates and decays for each head, and
-        the new state, which contains the last outputs."""
+        """Computes queries, keys, values, rates and decays of each head. Also
+        returns the new state, which contains the last outputs."""
         sources, new_state = self._sources(outputs, state, mask)
         queries, keys, values = (
             ops.matmul(source, kernel)
@@ -307,7 +307,7 @@ class DeltaRule(DistinctKernels, Memory):
             decays = ops.matmul(outputs, self.decay_kernel) + self.decay_bias
             decays = ops.log_sigmoid(ops.cast(decays, "float32"))
             if self.holographic:
-                # The real and the imaginary part of a step decay only once.
+                # A step decays once, although its parts count as two steps.
                 decays = ops.concatenate([decays, ops.zeros_like(decays)], -1)
             decays = self._by_head(decays)
         if mask is not None:
@@ -390,7 +390,7 @@ def read_and_write(
         return values, associations
     count, chunk = (time + _CHUNK - 1) // _CHUNK, _CHUNK
     if static:
-        # Equal chunks need little padding at the end.
+        # Chunks of equal lengths need little padding at the end.
         chunk = writes * ((time // writes + count - 1) // count)
     whole = static and count == 1
 

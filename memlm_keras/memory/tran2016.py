@@ -256,7 +256,7 @@ class BidirectionalMemoryBlock(MemoryBlock):
 
     @property
     def memory_size(self):
-        """Number of words that a step attends to on both sides together."""
+        """Number of words that a step attends to, on both sides together."""
         return 2 * self.window
 
     def build(self, outputs_shape, token_ids_shape=None):

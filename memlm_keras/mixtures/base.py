@@ -229,7 +229,7 @@ class Mixture(Configured, keras.layers.Layer):
         return ops.transpose(by_word, (0, 2, 1))
 
     def copy_probability(self, weights, words, targets):
-        """Returns `copy_distribution` at targets `(batch, steps)` only."""
+        """Computes `copy_distribution` for targets `(batch, steps)` only."""
         same = ops.equal(words[:, None], targets[..., None])
         return ops.sum(ops.where(same, weights, 0), axis=-1)
 

@@ -26,7 +26,7 @@ class Prediction(NamedTuple):
 
 
 def pack_named(prefix, values):
-    """Adds a prefix to each key of a state dict."""
+    """Adds a prefix to each key of a dict of states."""
     return {f"{prefix}_{name}": value for name, value in values.items()}
 
 
@@ -42,7 +42,7 @@ def unpack_named(state, prefix):
 
 
 def reset_rows(state, initial, reset):
-    """Sets rows to `initial` where `reset`, bool `(batch,)`, is true."""
+    """Resets the rows of a batch to `initial` where `reset` is true."""
 
     # `where` copies values, so that assigning a state variable later does not
     # change tensors that the backward pass needs.
@@ -82,7 +82,7 @@ class Backbone:
         self.mixture = mixture
         self._below = list(enumerate(recurrent))
         self._above = list(enumerate(recurrent_above, len(recurrent)))
-        # Names of the states of each layer, with the structure of the states.
+        # The names of each layer's states, with the structure of the states.
         self._names = []
         for index, layer in (*self._below, *self._above):
             states = layer.get_initial_state(1)
@@ -105,7 +105,7 @@ class Backbone:
     # === The steps ===
 
     def embed(self, token_ids, training=False, drawn=None):
-        """Embeds tokens `(batch, time)`; `drawn` is a sample of the matrix."""
+        """Embeds tokens `(batch, time)`; `drawn` is a result of `draw`."""
         sample = {} if drawn is None else {"drawn": drawn}
         vectors = self.embedding(token_ids, training=training, **sample)
         return self.dropouts[0](vectors, training=training)

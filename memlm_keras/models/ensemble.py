@@ -150,7 +150,7 @@ class Members(keras.layers.Layer):
         return mean - math.log(len(self.models)), self._joined(states)
 
     def attend(self, token_ids, state=None):
-        """Reads tokens; returns `(None, state)`, without attention weights."""
+        """Reads tokens, and returns `(None, state)`: there are no weights."""
         states = [
             backbone.attend(token_ids, own)[1]
             for backbone, own in self._each(state)

@@ -367,6 +367,6 @@ def _classes(num_classes, labels):
 
 
 def _mean(outputs, mask):
-    """Returns the mean over steps where the mask is true, `(batch, units)`."""
+    """Averages over the steps where the mask is true: `(batch, units)`."""
     weights = ops.cast(mask, outputs.dtype)[..., None]
     return ops.sum(outputs * weights, axis=1) / ops.sum(weights, axis=1)

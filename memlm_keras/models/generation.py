@@ -15,7 +15,7 @@ from memlm_keras.models.backbone import compile_inference
 
 # keras_nlp's defaults of its samplers for top-k and for top-p sampling.
 _TOP_K, _TOP_P = 5, 0.1
-# Added to the logits of tokens that must not be generated.
+# This number is added to the logits of tokens that must not be generated.
 _NEVER = -1e9
 # Phases of a generated row: after its first word, at its first word, ended.
 _LATER, _FIRST, _ENDED = range(3)
@@ -68,7 +68,7 @@ def generate(
 
 
 def _suppressed(token_ids, size):
-    """Returns the ids that are never generated, as a sequence."""
+    """Returns a sequence of the token ids that are never generated."""
     if token_ids is None or np.size(token_ids) == 0:
         return ()
     token_ids = require_token_ids("suppress_token_ids", token_ids, size, ndim=1)

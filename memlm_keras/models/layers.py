@@ -1,4 +1,4 @@
-"""Checks the layers that a user passes to a model, and makes default layers."""
+"""Checks the layers that a user passes to a model, and makes missing ones."""
 
 import keras
 
@@ -15,7 +15,7 @@ from memlm_keras.memory.base import Memory
 from memlm_keras.mixtures.base import Mixture
 from memlm_keras.smoothing import SmoothedProjection
 
-# Keys of the rates in a dropout dict.
+# Keys for the rates in a dict `dropout`.
 _PLACES = ("embeddings", "between", "outputs")
 
 
@@ -214,7 +214,7 @@ def make_head(head, embedding, tie_embeddings, initializer, dtype):
 
 
 def make_dropouts(dropout, count, dtype):
-    """Returns a dropout layer for embeddings and one per recurrent layer."""
+    """Returns a list of dropout layers: embeddings, then recurrent layers."""
     if not isinstance(dropout, dict):
         require_rate("dropout", dropout)
         dropout = dict.fromkeys(_PLACES, dropout)

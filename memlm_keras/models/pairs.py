@@ -34,7 +34,7 @@ class DualSequenceModel(SequenceModel):
         return vectors
 
     def states_for_target(self, states):
-        """Returns initial states for the target, from the source's states."""
+        """Makes the target's initial states from the source's states."""
         _, reader = self.readers
         start = starting_states(self.conditioning, states, reader)
         if start is None:
@@ -78,7 +78,7 @@ class LengthMask(keras.layers.Layer):
 
 
 class LayerMaker:
-    """Makes the non-recurrent layers of a model."""
+    """Makes all layers of a model except the recurrent ones."""
 
     def __init__(self, dropout, initializer, dtype):
         require_rate("dropout", dropout)
@@ -140,7 +140,7 @@ def padded(name, rows):
 
 
 def require_conditioning(conditioning, source, target):
-    """Raises `ValueError` unless both layers support the conditioning."""
+    """Raises `ValueError` if a layer does not support the `conditioning`."""
     require_one_of("conditioning", conditioning, (None, *CONDITIONINGS))
     cell = getattr(target, "cell", None)
     if conditioning == "source" and not getattr(cell, "reads_source", False):

@@ -17,7 +17,7 @@ class Quantized(NamedTuple):
 
     layer: str  # Name of the layer, such as "recurrent_0".
     kind: str  # Class of the layer.
-    what: str  # "int8", or why the layer did not change.
+    what: str  # "int8", or the reason why the layer did not change.
     bytes_before: int
     bytes_after: int
 

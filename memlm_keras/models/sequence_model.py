@@ -40,7 +40,7 @@ class SequenceModel(keras.Model):
 
     preset_kind = None
     vocabulary = None
-    # True if each target is a class, which `class_weight` needs.
+    # Whether targets are classes, which `class_weight` needs.
     predicts_classes = False
 
     @classmethod
@@ -392,7 +392,7 @@ class SequenceModel(keras.Model):
             )
 
     def carrying(self, batches, batch_size=None):
-        """Returns a context manager in which evaluation may carry a state."""
+        """Returns a context in which `evaluate` may carry a state."""
         return contextlib.nullcontext()
 
     def prepare_fit(self, x, y, validation_data, batch_size):
@@ -427,8 +427,8 @@ class SequenceModel(keras.Model):
             self.train_function = self._record_after(_UNRECORDED_STEPS)
 
     def _record_after(self, steps):
-        """Returns a train function for PyTorch that runs traced steps after
-        `steps` ordinary steps, so that short runs are not traced."""
+        """Returns a train function for PyTorch. After `steps` ordinary steps,
+        it runs traced steps, so short runs need no tracing."""
         counter = itertools.count(1)
 
         def run(data):
@@ -441,8 +441,8 @@ class SequenceModel(keras.Model):
         return run
 
     def _may_record(self):
-        """Returns whether a training step on PyTorch runs only code from Keras
-        and this package; other code may not be traceable."""
+        """Returns whether a training step may be traced on PyTorch, since it
+        runs only code from Keras and this package."""
         if keras.backend.backend() != "torch" or self.run_eagerly:
             return False
         parts = [self.optimizer, *self.metrics, *tree.flatten(self.loss)]
@@ -523,7 +523,7 @@ class CarriedState(keras.layers.Layer):
 
 
 class CarriedStates:
-    """The `CarriedState`s of a model for training and for evaluation."""
+    """The two `CarriedState`s of a model, for training and evaluation."""
 
     # Keras does not track objects that are not layers, so compiled training
     # does not depend on the variables of an `evaluate` within `fit`.
@@ -558,7 +558,7 @@ class CarriedStates:
             rows = reset.shape[0] * replicas
         carried = self._states.get(f"carried_{mode}_state_{rows}")
         if carried is None and in_symbolic_scope():
-            # Keras only infers shapes here, which do not depend on the state.
+            # Keras only infers shapes here; shapes do not depend on the state.
             return backbone.forward(**inputs, training=training)[0]
         if carried is None:
             compiled = in_stateless_scope()
@@ -583,7 +583,7 @@ class CarriedStates:
 
     @property
     def evaluation_variables(self):
-        """List of the variables of the state in a running evaluation."""
+        """The variables of the state while `evaluate` runs, a list."""
         if not self.evaluating or self.rows["evaluation"] is None:
             return []
         return self.make("evaluation", self.rows["evaluation"]).variables
@@ -744,7 +744,7 @@ class FollowEpoch(keras.callbacks.Callback):
 
 
 class OneRun(keras.callbacks.CallbackList):
-    """A callback list that treats two calls of `fit` as one training run."""
+    """A list of callbacks for two calls of `fit` that are one training run."""
 
     _begun = False
 
@@ -761,8 +761,8 @@ class OneRun(keras.callbacks.CallbackList):
 
 
 def as_dataset(model, batches, steps_per_epoch=None):
-    """Returns the backend's own reader of batches where that is faster than
-    Keras' reader; otherwise returns `batches`.
+    """Makes the backend's own reader of batches if it is faster than Keras'
+    reader; otherwise returns `batches`.
 
     TensorFlow gets a `tf.data.Dataset` if batches vary in length, or are this
     package's batches on one device. PyTorch on one CPU gets a `DataLoader` of

@@ -208,7 +208,7 @@ class StreamingModel(keras.Model):
         state = self.initial_state(len(lengths))
         for starts, size, reads in aligned_segments(lengths):
             columns = starts[:, None] + np.arange(size)
-            # Rows without a piece of this size read arbitrary tokens, and their
+            # Rows without a piece of this size read arbitrary tokens. Their
             # state is restored afterwards.
             columns = np.minimum(columns, tokens.shape[1] - 1)
             piece = np.take_along_axis(tokens, columns, axis=1)
@@ -523,7 +523,7 @@ def read_batches(
     verbose=0,
     weighted=False,
 ):
-    """Yields the result of `function` and the sample weight of each batch.
+    """For each batch, yields `function`'s result and the sample weight.
 
     `function` takes token ids, targets, state and, if `weighted`, sample
     weight; it returns a result and the state for the next batch."""
@@ -564,8 +564,8 @@ def segments(length, longest=128):
 
 
 def affordable_steps(rows, vocabulary_size):
-    """Returns the number of steps to read at once, a power of two up to 128,
-    such that logits take at most 256 MiB."""
+    """Returns the number of steps to read at once. It is a power of two up to
+    128, and small enough that logits take at most 256 MiB."""
     steps = 128
     while steps > 1 and rows * steps * vocabulary_size > 2**26:
         steps //= 2

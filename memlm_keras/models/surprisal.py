@@ -19,7 +19,7 @@ from memlm_keras.data.text_store import unmarked
 UNITS = {"bits": float(np.log(2.0)), "nats": 1.0}
 # Number of float64 log-probabilities that are computed at once.
 _NUMBERS = 2**22
-# A number below the logarithm of any positive probability.
+# This number is below the logarithm of any positive probability.
 _LEAST = -1e30
 
 
@@ -288,6 +288,6 @@ def measures(log_probabilities, targets, numpy=ops):
 
 
 def measures_of_logits(logits, targets):
-    """Computes `measures` from logits, float32 `(batch, time, 3)`."""
+    """Computes `measures`, float32 `(batch, time, 3)`, from logits."""
     logits = ops.cast(logits, "float32")
     return measures(ops.log_softmax(logits, axis=-1), targets)

@@ -122,7 +122,7 @@ class _PlainUnpickler(pickle.Unpickler):
     }
 
     def find_class(self, module, name):
-        """Returns an allowed class; for any other class, returns `_Plain`."""
+        """Returns the named class if it is allowed, otherwise `_Plain`."""
         if (module, name) in self._MADE:
             return super().find_class(module, name)
         return _Plain

@@ -12,7 +12,7 @@ from memlm_keras.models import layers
 
 
 def copy_weights(model, copy, but=()):
-    """Copies the weights of all `Backbone.layers` except those in `but`."""
+    """Copies the weights of all layers except those with names in `but`."""
     copied = copy.backbone.layers()
     for name, layer in model.backbone.layers().items():
         if name not in but:
@@ -143,9 +143,9 @@ def _replaced(config, keys, value):
 
 
 def require_masks(model):
-    """Raises `ValueError` unless a kernel multiplies every dropped input."""
+    """Raises `ValueError` if a dropped input is not multiplied by a kernel."""
     readers = _readers(model)
-    # The first mask goes into the embedding, so its reader needs no kernel.
+    # The embedding contains the first mask, so its reader needs no kernel.
     for reader, dropout in list(zip(readers, model.backbone.dropouts))[1:]:
         if not dropout.rate:
             continue
