@@ -45,7 +45,7 @@ def look_up(table, token_ids):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class Embedding(Configured, keras.layers.ReversibleEmbedding):
-    """A `keras.layers.ReversibleEmbedding` that trains alike on all backends.
+    """A `keras.layers.ReversibleEmbedding` with equal training on all backends.
 
     The weights are those of Keras' layer; `look_up` describes the difference on
     TensorFlow. Optionally, words are dropped in training (Gal and Ghahramani,
