@@ -19,7 +19,7 @@ from memlm_keras.memory import NGram
     [(Attention(4), 4), (MemoryBlock(3), 2)],
     ids=["steps before", "current word"],
 )
-def test_mean_attention_is_the_mean_over_full_memories(memory, full):
+def test_mean_attention_is_the_mean_over_full_memories(memory, full, tmp_path):
     """A memory that includes the current word is full one step earlier."""
     model = LanguageModel(13, 6, [keras.layers.LSTM(8)], memory)
     tokens = np.random.default_rng(1).integers(0, 13, 40).astype("int32")
@@ -33,6 +33,8 @@ def test_mean_attention_is_the_mean_over_full_memories(memory, full):
     expected = np.concatenate(weights).mean(axis=0)
     np.testing.assert_allclose(mean, expected, rtol=1e-5)
     assert mean.sum() == pytest.approx(1.0, rel=1e-5)
+    analysis.plot_mean_attention(mean, tmp_path / "mean.png")
+    assert is_png(tmp_path / "mean.png")
 
 
 @pytest.mark.parametrize("steps_back", [0, 1])
@@ -77,14 +79,6 @@ def test_a_model_that_does_not_attend(memory, call):
     vocabulary = Vocabulary([chr(97 + index) for index in range(11)])
     with pytest.raises(ValueError, match="memory that attends"):
         call(model, np.append(np.arange(8), 0), vocabulary)
-
-
-def test_pictures_of_means_are_written(tmp_path):
-    path = tmp_path / "mean.png"
-    means = {"one": np.full(4, 0.25), "two": np.full(6, 1 / 6)}
-    analysis.plot_mean_attention(means, path, title="two models")
-    assert is_png(path)
-    analysis.plot_mean_attention(means["one"], path)
 
 
 def test_what_does_not_fit_is_refused(tmp_path):

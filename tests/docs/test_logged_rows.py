@@ -15,9 +15,15 @@ from .test_result_tables import RESULTS
 from .test_result_tables import rows
 
 LIBRARIES = {"PyTorch": "torch", "JAX": "jax", "TensorFlow": "tensorflow"}
+# Rows of the table of libraries, and their contenders.
+CONTENDERS = {
+    "PyTorch": "pytorch torch",
+    "JAX by hand": "handwritten_jax jax",
+    **{f"plain Keras, {k}": f"plain_keras {v}" for k, v in LIBRARIES.items()},
+    **{f"memlm_keras, {k}": f"package {v}" for k, v in LIBRARIES.items()},
+}
 # Cases of the table of models; the first of a model counts.
 MODELS = "memories", "associative_layer", "delta_rule_layer", "smoothing"
-PEERS = {"plain Keras": "plain_keras", "memlm_keras": "package"}
 
 
 def performance():
@@ -32,15 +38,7 @@ def performance():
             ratios[case, contender] = f" ({ratio})"
             if case in MODELS:
                 models.setdefault(contender, ratio)
-    for peer, contender in {
-        "PyTorch": "pytorch torch",
-        "JAX by hand": "handwritten_jax jax",
-        **{
-            f"{title}, {library}": f"{name} {backend}"
-            for title, name in PEERS.items()
-            for library, backend in LIBRARIES.items()
-        },
-    }.items():
+    for peer, contender in CONTENDERS.items():
         row = [peer]
         for case in ("zaremba_medium", "vocabulary_77003", "small_update"):
             result = timed.get((case, contender))
@@ -54,13 +52,9 @@ def performance():
         each = [f"package {backend} {name}" for backend in LIBRARIES.values()]
         yield name, *(models.get(contender, "") for contender in each)
     times = logs.read(RESULTS / "logs" / "gpu.jsonl")["times"]["text"]
-    for label, model in (
-        ("two", "2x1024/400 b128 s70"),
-        *(
-            (f"memlm/{size}", f"memlm/{size} 10000 words b20 s35")
-            for size in ("small", "medium", "large")
-        ),
-    ):
+    sizes = [f"memlm/{size}" for size in ("small", "medium", "large")]
+    of_sizes = {size: f"{size} 10000 words b20 s35" for size in sizes}
+    for label, model in {"two": "2x1024/400 b128 s70", **of_sizes}.items():
         row = [label]
         for pattern in (
             rf"^torch {model}: (\d\S+) ms",
@@ -77,13 +71,13 @@ def test_rows_of_performance_have_the_numbers_of_their_logs():
     logged = set(performance())
     text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     compared = 0
-    for row in rows(text):
-        label, *found = (cell for _, cell in row)
-        if row[0][0] in ("work", "backend"):
+    for (heading, label), *cells in rows(text):
+        if heading in ("work", "backend"):
             continue
-        if row[0][0] == "model":
+        if heading == "model":
             # Names of models are followed by their sizes.
             label = re.match(r"`?([\w/]+)", label)[1]
         compared += 1
-        assert (label, *found) in logged, f"{label}: {found}"
+        found = label, *(cell for _, cell in cells)
+        assert found in logged, found
     assert compared

@@ -167,11 +167,6 @@ def test_the_training_text_decides_how_words_are_split(tmp_path):
     assert module._tokenize(tmp_path)[0] == "characters"
 
 
-@pytest.mark.parametrize("preset", ["kneser_ney_5", "weissenborn2016/lstm"])
-def test_nothing_is_chosen_for_other_kinds_of_models(preset):
-    assert choose_preset("embedded", preset) is None
-
-
 def test_a_papers_row_is_fitted_to_a_text(novel):
     choice = choose_preset(str(novel), "key_value_predict")
     assert choice.preset == KVP and not choice.is_own

@@ -452,7 +452,6 @@ def test_a_run_of_another_text_in_the_same_folder(refused, run, folder):
         ("trian lstm", "Did you mean train?"),
         ("train tran2016/rm_tm_gatd", "Did you mean tran2016/rm_tm_gated?"),
         ("train lstm_attention --dataset=snil", "Did you mean snli?"),
-        ("train daniluk2017/lstm --datset=text", "Did you mean --dataset?"),
         ("train daniluk2017/lstm --epochs=0", "an integer of at least 1"),
         ("train daniluk2017/lstm --backend=jacks", "backend must be one of t"),
         ("train lstm_1 --dataset=txt", "no file, folder or corpus txt"),

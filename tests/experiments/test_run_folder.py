@@ -89,14 +89,7 @@ def test_a_log_counts_a_repeated_epoch_once(run):
             run.log()
 
 
-def test_finding_the_run_that_a_path_means(run, tmp_path):
-    assert open_run(run.path).folder.path == run.path
-    assert open_run(tmp_path).folder.path == run.path
-    run.model_path.touch()
-    assert open_run(run.model_path).folder.path == run.path
-    alone = tmp_path / "alone.keras"
-    alone.touch()
-    assert open_run(alone).folder is None
+def test_a_path_that_means_no_run(run, tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "config.json").write_text(json.dumps(SETTINGS))
     with pytest.raises(UsageError, match="holds several runs"):

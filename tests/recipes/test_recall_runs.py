@@ -224,12 +224,3 @@ def test_runs_that_were_cut_short_are_named():
     assert line.endswith(": lstm.\n")
     assert recall_runs.cut_short([stopped, learnt]) == ""
     assert recall_runs.cut_short([{**whole, "training_rows": 150_000}]) == ""
-
-
-def test_tasks_have_runs_of_their_own():
-    what = dict.fromkeys(("setting", "row", "units", "seed"), 0)
-    what |= {"shift": True, "rate": 0.01, "most_epochs": 3}
-    tasks = [TASK, MQAR(16, 12, 2, "zeros"), Copy(2), Binding(2), MIX]
-    names = [recall_runs.name_of(task, what) for task in tasks]
-    assert "/mqar-16-12-2-zeros-0-0.01/" in names[1] and len(set(names)) == 5
-    assert "/mqarmix-16-uniform-0/0-shift-0-seed0/rate0.01-ep" in names[4]
