@@ -118,7 +118,7 @@ class MemoryBlock(nn.Module):
         return (torch.zeros(2, rows, self.window - 1, device=device).long(),)
 
     def last_words(self, state, tokens):
-        """Returns words, a mask `(B, T, window)` and the next state."""
+        """Returns words, a mask of empty slots, and the next state."""
         new = torch.stack([tokens, torch.ones_like(tokens)])
         words, seen = both = torch.cat([*state, new], dim=2)
         unseen = seen.unfold(1, self.window, 1) == 0
