@@ -154,7 +154,8 @@ def _portable(command):
 def test_losses(folder):
     """Returns the loss and the number of predictions for each test sentence.
     For a pair of sentences, the loss is 1 if the label is wrong, and else 0."""
-    # Reading a study does not need Keras.
+    # Reading and merging studies does not need Keras.
+    process.import_keras()
     import keras
 
     from memlm_keras.evaluation import sentence_losses
@@ -199,7 +200,6 @@ def numbers(study):
 
 def main(arguments):
     if arguments[:1] == ["keep"] and len(arguments) > 2:
-        process.import_keras()
         for path in arguments[2:]:
             keep(path, arguments[1])
         return

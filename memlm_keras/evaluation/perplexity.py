@@ -231,7 +231,7 @@ def token_losses(model, batches, verbose=0):
     if np.any(counts != 1):
         raise ValueError(
             "`batches` must hold each sentence of the text once, uncut. "
-            "Received: batches that miss, cut or repeat some sentences"
+            f"Received: {type(batches).__name__} that miss, cut or repeat some"
         )
     losses = np.zeros(batches.num_tokens)
     losses[places] = -scores[weights > 0].astype("float64")

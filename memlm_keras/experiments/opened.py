@@ -101,7 +101,7 @@ class Opened:
             return self.experiment.corpus.vocabulary
         if self.model.vocabulary is None:
             raise options.UsageError(
-                f"{self.path} was made without the argument `vocabulary`."
+                f"{self.path} has no vocabulary. Make its model with one."
             )
         return self.model.vocabulary
 

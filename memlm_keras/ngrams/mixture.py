@@ -81,7 +81,7 @@ class UnigramCache(Scorer):
             if starts is None:
                 raise ValueError(
                     "`text` must be a `Split` with documents for a cache with "
-                    "`documents=True`. Received: a text without documents"
+                    f"`documents=True`. Received: {type(text).__name__} without"
                 )
             starts = np.repeat(starts, np.diff(starts, append=len(text)))
         ages = np.arange(tokens.size) - starts

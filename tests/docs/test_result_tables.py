@@ -1,6 +1,7 @@
 """Compares numbers on result pages and in the README with kept logs."""
 
 import collections
+import functools
 import pathlib
 import re
 import statistics
@@ -63,6 +64,7 @@ NOT_LOGGED = re.compile("published|chance|rate$|embeddings|better")
 CONVERTED = "chance", "parameters", "bits per character"
 
 
+@functools.cache
 def logged(page):
     """Returns the numbers of all seeds in a page's logs, by run and keys."""
     found = {}
