@@ -1,1 +1,1 @@
-"""Benchmarks: this package compared with code written without it."""
+"""Benchmarks that compare the speed of this package with other code."""

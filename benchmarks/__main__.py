@@ -6,8 +6,8 @@
     python -m benchmarks --show=docs/performance.json
 
 All contenders of a case take turns, each in its own process, so that a slower
-machine affects all of them. Before timing, all must have the same losses with
-the same weights.
+machine affects all contenders. Before timing, contenders with the same weights
+must have the same losses.
 """
 
 import dataclasses
@@ -37,14 +37,14 @@ flags.DEFINE_integer(
 flags.DEFINE_float(
     "turn", None, "Seconds of a turn; by default 2.", lower_bound=0.01
 )
-flags.DEFINE_float("minutes", None, "Leave out cases that would end later.")
+flags.DEFINE_float("minutes", None, "Skip cases that would end later.")
 flags.DEFINE_bool("trial", False, "Whether to run once, at tiny sizes.")
 flags.DEFINE_string("out", None, "JSON file for the results.")
 flags.DEFINE_string("show", None, "JSON file to print, without measuring.")
 
 
-# A suite for a GPU lasts less than eight minutes. PyTorch does not record the
-# first steps, which are not timed.
+# The GPU suite lasts less than eight minutes. `warm` steps are not timed,
+# because this package records a step on PyTorch only after 50 steps.
 _GPU = {"rounds": 3, "turn": 0.4, "minutes": 7.5, "warm": 110}
 _TRIAL = {"rounds": 1, "turn": 0.01, "warm": 1}
 _TINY = {

@@ -15,8 +15,8 @@ class Contender:
         backend: string, the library that computes.
         variant: string, the model that the module makes for the case.
         precision: string, a Keras dtype policy, or `"int8"` for exports.
-        tolerance: float, largest relative difference of the loss from that of
-            the first contender with the same `computes`.
+        tolerance: float, largest relative difference between this loss and the
+            loss of the first contender with the same `computes`.
         computes: string, name of the computation, if the case has several.
     """
 
@@ -39,13 +39,12 @@ class Contender:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """The same work for all contenders.
+    """The work that all contenders of a benchmark do.
 
     Attributes:
         name: string.
         title: string, description of the work.
-        contenders: tuple of `Contender`s; the others are compared with the
-            first.
+        contenders: tuple of `Contender`s; the first is the usual baseline.
         kind: string. `"training"`: a language model; `"memories"`: a language
             model with a memory; `"layer"`: forward and backward pass of a
             recurrent layer; `"step"`: reading one or more tokens;
@@ -55,8 +54,8 @@ class Case:
         tied: bool, whether embedding and output share a matrix.
         window: integer, window of a memory.
         copies: integer, copies of an associative memory.
-        over: dict from variants to the variants that they are compared with,
-            of the same peer and backend; by default, the first contender.
+        over: dict from a variant to its baseline, a variant of the same peer
+            and backend. The default baseline is the first contender.
     """
 
     name: str
@@ -75,7 +74,7 @@ class Case:
     over: dict = dataclasses.field(default_factory=dict)
 
     def base(self, contender):
-        """Returns the name of the contender to compare with."""
+        """Returns the name of the contender's baseline."""
         variant = self.over.get(contender.variant)
         same = (contender.peer, contender.backend, variant)
         for other in self.contenders:
@@ -92,8 +91,8 @@ class Case:
     def flop(self):
         """Floating-point operations of a step's matrix products, or `None`.
 
-        Only for LSTMs: four gates read inputs and outputs, the head reads
-        outputs, and the backward pass has two products for each of these.
+        Four gates of an LSTM read inputs and outputs, and the head reads
+        outputs. The backward pass has two products for each forward product.
         """
         if self.kind != "training":
             return None
@@ -106,7 +105,7 @@ class Case:
         return _batches(steps, self.batch, self.time, self.vocabulary)
 
     def lengths(self):
-        """Returns the lengths of padded rows, `(batch,)`."""
+        """Draws the lengths of padded rows, an array `(batch,)`."""
         longest = self.time + 1
         return np.random.default_rng(3).integers(
             longest // 2, longest, self.batch
@@ -121,7 +120,7 @@ class Case:
         ]
 
     def weights(self, memory=(), outputs=None):
-        """Draws initial weights by name; `memory` is a list of shapes."""
+        """Draws a dict of initial weights; `memory` lists a memory's shapes."""
         shapes = {"embedding": (self.vocabulary, self.embedding)}
         size, units = self.embedding, self.units
         for layer in range(self.layers):
@@ -136,11 +135,11 @@ class Case:
         return dict(zip(shapes, self.draw(shapes.values())))
 
 
-# Drawing batches takes as long as the steps of a small model on a GPU.
+# Keep batches: drawing them takes as long as a small model's steps on a GPU.
 @functools.lru_cache(maxsize=4)
 def _batches(steps, batch, time, vocabulary):
     random = np.random.default_rng(0)
-    # Realistic word frequencies: embedding gradients have repeated rows.
+    # Words repeat as in real texts, and so do rows of embedding gradients.
     tokens = random.zipf(1.3, (batch, steps * time + 1)) - 1
     tokens = (tokens % vocabulary).astype("int32")
 

@@ -5,7 +5,7 @@
     python -m benchmarks.growth --show=grown.json --pictures=docs/pictures
 
 At each size, the contenders take turns, as in `python -m benchmarks`. Dashed
-lines show the limits of `Growth`.
+lines show the limits in `Growth.limits`.
 """
 
 import dataclasses
@@ -41,11 +41,11 @@ class Growth:
         field: string, name of the size.
         sizes: tuple of integers.
         variants: tuple of strings, or `None` for all variants of the backend.
-        measure: `"ratio"` to the case's base, `"memory"` in GiB, or `"speed"`
-            in tokens per second.
+        measure: `"ratio"` to the baseline, `"memory"` in GiB, or `"speed"` in
+            tokens per second.
         limits: dict from labels to limits; for `"memory"`, as a share of plain
             Keras' memory.
-        other: dict of other sizes.
+        other: dict of the sizes that do not vary.
     """
 
     case: str
@@ -57,13 +57,13 @@ class Growth:
     other: dict = dataclasses.field(default_factory=dict)
 
     def at(self, size):
-        """Returns the case with one size."""
+        """Returns the case with this value of the size."""
         return dataclasses.replace(
             CASES[self.case], **self.other, **{self.field: size}
         )
 
     def contenders(self, backend):
-        """Returns contenders of a backend, and those they are compared with."""
+        """Returns the contenders of a backend, and their baselines."""
         case = CASES[self.case]
         own = [c for c in case.contenders if c.backend == backend]
         own = [c for c in own if c.precision == "float32"]
@@ -118,8 +118,8 @@ GROWTH = {
 
 
 def measure(growth, backend, log):
-    """Measures all contenders; returns the values to draw, and for `"speed"`
-    the limit set by matrix products."""
+    """Measures all contenders. Returns the values to draw and, for `"speed"`,
+    the limit that matrix products set."""
     recorded = {"sizes": list(growth.sizes), "heights": {}, "limit": []}
     for size in growth.sizes:
         log(f"{growth.field} {size}")
@@ -157,7 +157,7 @@ _LABELS = {
 
 
 def draw(name, recorded, folder):
-    """Draws one growth to a PNG file and returns its path."""
+    """Draws a `Growth` as a PNG file; returns the path of the file."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -14,8 +14,8 @@ from benchmarks.runner import ratios
 from benchmarks.suites import CASES
 
 _LIBRARIES = ("keras", "tensorflow", "jax", "torch")
-# Operations per second of GPUs in dense matrix products, from data sheets: for
-# float32 in TF32, and for bfloat16.
+# Highest operations per second of GPUs in dense matrix products, from their
+# data sheets: float32 matrices in TF32, and bfloat16 matrices.
 _CARDS = {
     "A100": (156e12, 312e12),
     "H100 80GB HBM3": (494e12, 989e12),
@@ -26,7 +26,7 @@ _CARDS = {
 
 
 def table(case, results):
-    """Returns the lines of a Markdown table, with ratios to each base."""
+    """Returns the lines of a Markdown table of times and ratios of times."""
     timed = {r.contender: r for r in results if r.refused is None}
     bases = {c.name: case.base(c) for c in case.contenders}
     first = next(iter(timed.values()), None)
@@ -75,7 +75,7 @@ def table(case, results):
 
 
 def _share(speed, result):
-    """Returns the share of the GPU's highest speed, if that speed is known."""
+    """Returns a speed in per cent of the GPU's highest, "" if unknown."""
     known = [v for k, v in _CARDS.items() if k in (result.card or "")]
     if not known:
         return ""
@@ -83,7 +83,7 @@ def _share(speed, result):
 
 
 def _start(start):
-    """Returns cells with a contender's start-up, empty for older records."""
+    """Returns the table cells of a start-up; `None` gives empty cells."""
     if start is None:
         return [""] * 4
     size = start["bytes"]
@@ -147,10 +147,10 @@ def document(recorded):
         "in its own process. A ratio compares two turns of the same round. The "
         "peak is the rate of a large matrix product by the same library in the "
         "same process. Memory is the growth of the process beyond the weights, "
-        "including compilation. For reading tokens, it is the whole process "
-        "after its first answer, and loading includes the library. On a card, "
-        "all multiply float32 matrices in TF32, and the share of the card is "
-        "that of its dense TF32 or bfloat16 products.",
+        "including compilation. For reading tokens, memory is that of the "
+        "whole process after its first answer, and loading includes the "
+        "library. On a GPU, float32 matrices are multiplied in TF32, and the "
+        "share of the card is that of its dense TF32 or bfloat16 products.",
     ]
     for name, results in recorded["cases"].items():
         case = CASES[name]

@@ -79,12 +79,12 @@ class Result:
     """Losses and times of a contender.
 
     Attributes:
-        contender: its name.
+        contender: name of the contender.
         loss: mean loss of the first steps.
-        refused: reason why it was not timed, or `None`.
+        refused: why the contender was not timed, or `None`.
         seconds: seconds per step, one number per round.
         peak: operations per second of a large matrix product in the process.
-        memory: growth of the process in bytes.
+        memory: growth of the process's memory, in bytes.
         card: name of the graphics card, or `None`.
         start: for the kind `"step"`, a dict with the seconds of `loading` and
             of the `first` answer, the peak `memory` of the process until then,
@@ -154,8 +154,8 @@ def run(case, contenders, threads=2, rounds=5, turn=2.0, warm=0, log=print):
 
 
 def judge(contenders, results):
-    """Sets `refused` if a loss differs from that of the first contender with
-    the same `computes`."""
+    """Sets `refused` of each contender whose loss differs from the loss of the
+    first contender with the same `computes`."""
     references = {}
     for contender, result in zip(contenders, results):
         if result.refused is not None:
@@ -173,6 +173,6 @@ def judge(contenders, results):
 
 
 def ratios(result, base):
-    """Returns median, minimum and maximum of the ratios of all rounds."""
+    """Returns median, minimum and maximum ratio to `base` over all rounds."""
     values = sorted(a / b for a, b in zip(result.seconds, base.seconds))
     return statistics.median(values), values[0], values[-1]

@@ -26,7 +26,7 @@ def _pytorch(*variants):
     )
 
 
-# `lstm_n_parts` has the output size of a memory that splits outputs into n.
+# `lstm_n_parts` is an LSTM with the sizes of a model whose memory has n parts.
 _MEMORIES = (
     "lstm",
     "lstm_3_parts",
@@ -65,13 +65,13 @@ _ZAREMBA = Case(
     (
         Contender("pytorch", "torch"),
         Contender("handwritten_jax", "jax"),
-        # `plain_keras` carries no state between batches.
+        # Losses differ, since `plain_keras` carries no state between batches.
         *(
             Contender("plain_keras", backend, tolerance=1e-3)
             for backend in BACKENDS
         ),
         *_package(),
-        # These models do not use `memlm_keras.cells.fused`.
+        # These models run Keras' layers instead of `memlm_keras.cells.fused`.
         *(
             Contender("package", backend, "layers_of_keras")
             for backend in BACKENDS
@@ -98,7 +98,7 @@ _LARGE_VOCABULARY = Case(
     units=300,
     embedding=300,
 )
-# A small model, whose time is mostly the overhead of an update.
+# A small model: a step's time is mostly the overhead of an update.
 _SMALL = Case(
     "small_update",
     "Two LSTM layers of 24 units over a vocabulary of 200, 20 rows of 35 steps",
@@ -118,7 +118,7 @@ _ASSOCIATIVE = Case(
     "associative_layer",
     "Recurrent layers alone, forward and backward, of 100 units",
     (
-        # PyTorch's GRU has another order of gates and other weights.
+        # The loss differs, since PyTorch's GRU has other weights and gates.
         Contender("pytorch", "torch", "gru", computes="gru of PyTorch"),
         *_pytorch("associative_gru"),
         *_package(
@@ -138,7 +138,7 @@ _ASSOCIATIVE = Case(
 
 
 def _in_tf32(*contenders):
-    """Returns contenders whose losses differ by the rounding of TF32."""
+    """Returns contenders with the larger tolerance that TF32 needs."""
     return tuple(dataclasses.replace(c, tolerance=0.01) for c in contenders)
 
 
@@ -216,7 +216,7 @@ _LONG_WINDOW = Case(
 
 
 def _beside_pytorch(variant):
-    """Returns contenders that are compared with hand-written PyTorch."""
+    """Returns contenders: hand-written PyTorch, and this package."""
     return (*_pytorch(variant), *_package(variant))
 
 

@@ -4,9 +4,9 @@
         SIZES
 
 SIZES is a JSON object of sizes of the case. Each input line is a JSON list of a
-name and its arguments: `losses N`, `steps N`, `peak DTYPE`, `memory`, `card`
-or, before the others, `start`. Each output line is an answer: a number, a name
-for `card`, or a dict for `start`.
+command and its arguments: `losses N`, `steps N`, `peak DTYPE`, `memory`, `card`
+or `start`, which must come first. Each output line is an answer: a number, a
+name for `card`, or a dict for `start`.
 """
 
 import dataclasses
@@ -65,14 +65,14 @@ def main():
     name, peer, backend, variant, precision, threads, sizes = sys.argv[1:]
     limit_threads(backend, int(threads))
     answers = os.fdopen(os.dup(1), "w")
-    # Libraries then print to standard error, apart from the answers.
+    # Libraries print to standard error, and only answers to standard output.
     os.dup2(2, 1)
     from benchmarks.suites import CASES
 
     if backend == "torch":
         import torch
 
-        # JAX and TensorFlow also use TF32 by default.
+        # Use TF32, which JAX and TensorFlow use by default.
         torch.backends.cuda.matmul.allow_tf32 = True
     case = dataclasses.replace(CASES[name], **json.loads(sizes))
     started = time.perf_counter()

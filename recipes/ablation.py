@@ -31,11 +31,11 @@ flags.DEFINE_string("run_dir", "runs/ablation", "Folder of the runs.")
 flags.DEFINE_multi_integer("seed", [0, 1], "Seeds of each variant.")
 flags.DEFINE_multi_string("variant", None, "Variants to train; default: all.")
 flags.DEFINE_float("dropout", None, "Dropout rate; default: by the text.")
-flags.DEFINE_float("learning_rate", None, "Rate; default: the preset's.")
+flags.DEFINE_float("learning_rate", None, "Learning rate; default: by preset.")
 flags.DEFINE_integer("epochs", None, "Epochs; default: by the text.")
 flags.DEFINE_integer("halve_after", None, "As in `memlm train`.")
 flags.DEFINE_integer("linear_decay", None, "As in `memlm train`.")
-flags.DEFINE_integer("batch_size", None, "Rows; default: by the text.")
+flags.DEFINE_integer("batch_size", None, "Batch size; default: by the text.")
 flags.DEFINE_float("scale", None, "Factor on sizes, as in `memlm train`.")
 flags.DEFINE_integer("window", None, "Window of memories that have one.")
 flags.DEFINE_integer("num_sampled", 0, "As in `memlm train`.")
@@ -59,7 +59,7 @@ class Variant(memlm_rows.MemlmRow):
     arguments: dict = dataclasses.field(default_factory=dict)
     # Name of a class in `memlm_keras.cells`; `None` means an LSTM.
     cell: str | None = None
-    # Number of steps that a pointer sentinel sees.
+    # Window of a pointer sentinel, in steps; `None` means no pointer.
     pointer: int | None = None
     # Rate of smoothing by linear interpolation.
     smoothing: float | None = None

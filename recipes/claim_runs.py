@@ -1,4 +1,4 @@
-"""Models that the claims compare, and runs that train them."""
+"""Models that the papers' claims compare, and runs that train the models."""
 
 import dataclasses
 import math
@@ -16,15 +16,15 @@ from paper_claims import Setting
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A preset with the options of a setting, changed by `changes`."""
+    """A model that a claim compares: preset, setting and changed options."""
 
     preset: str
     changes: Mapping
     setting: Setting
 
     def run(self, seed, folder, run_dir="runs", data_dir=None, **trial):
-        """Returns the `ClaimRun` with a seed, whose log is in `folder`; `trial`
-        overrides options of the setting."""
+        """Returns the `ClaimRun` with this seed and with its log in `folder`.
+        `trial` overrides options of the setting."""
         options = {**self.setting.options, **trial}
         flags = {**options, **self.changes}
         overrides, changes = [
@@ -67,8 +67,8 @@ class ClaimRun(runs.Run):
 
 
 def models_of(claims, size=None):
-    """Returns a dict from (setting, label) to the `Model`s of the claims. If a
-    claim has no setting of this size, its published size is used."""
+    """Returns a dict from (name of a setting, label) to the claims' `Model`s. A
+    claim without a setting of the size "small" keeps its "paper" settings."""
     models, settings = {}, paper_claims.SETTINGS
     for name, setting in settings.items():
         for claim in claims:

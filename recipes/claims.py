@@ -1,5 +1,5 @@
-"""Tests claims of the papers: trains the models that they compare, and writes a
-verdict on each claim.
+"""Tests the papers' claims: trains the models that a claim compares, and writes
+a verdict on each claim.
 
     python recipes/claims.py --queue --out=docs/results
     python recipes/claims.py kong2019/noise --setting=kong2019_little_text
@@ -7,7 +7,7 @@ verdict on each claim.
     python recipes/claims.py --finished_only --out=docs/results
 
 Arguments are names of papers or of claims (PAPER/CLAIM); the default is all
-claims. Repeat a command to continue interrupted runs. The last example
+claims. Repeat a command to continue interrupted runs. The last command
 recomputes the verdicts from the logs in this repository.
 """
 
@@ -23,7 +23,7 @@ from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
 
 FLAGS = flags.FLAGS
-flags.DEFINE_string("setting", None, "Only the runs of this setting.")
+flags.DEFINE_string("setting", None, "Train only models of this setting.")
 flags.DEFINE_enum(
     "size",
     "small",
@@ -33,8 +33,8 @@ flags.DEFINE_enum(
 )
 flags.DEFINE_bool("queue", False, "Only print a command for each missing run.")
 flags.DEFINE_bool("finished_only", False, "Only write claims.md.")
-flags.DEFINE_float("minutes", math.inf, "Stop after this time.", 0.0)
-flags.DEFINE_integer("jobs", 1, "Runs at the same time.", 1)
+flags.DEFINE_float("minutes", math.inf, "Minutes until the program stops.", 0.0)
+flags.DEFINE_integer("jobs", 1, "Number of runs at the same time.", 1)
 flags.DEFINE_string("out", "claims", "Folder of claims.md and of its logs.")
 flags.DEFINE_string("run_dir", "runs", "Folder of the run folders.")
 flags.DEFINE_string("data_dir", None, "Folder with the files of the corpus.")
@@ -85,7 +85,7 @@ def main(names):
 
 
 def choose(names, setting, size):
-    """Returns the models of the named claims, in one setting or in all."""
+    """Returns the models of the named claims, of all settings or of one."""
     import claim_runs
 
     claims, settings = paper_claims.CLAIMS, paper_claims.SETTINGS

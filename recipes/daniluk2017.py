@@ -5,7 +5,7 @@ Attention Spans in Neural Language Modeling (2017, Section 2.3).
     python recipes/daniluk2017.py --dataset=embedded --scale=0.2 --epochs=8
 
 Trains the row key_value_predict of Figure 2 (c), measures it, and exports it
-for TensorFlow Serving. The paper's Wikipedia articles (goo.gl/s8cyYa) were not
+for TensorFlow Serving. The paper's Wikipedia articles (goo.gl/s8cyYa) are not
 available, so the default text is Penn Treebank. `memlm train
 daniluk2017/key_value_predict` gives the same weights as this program; `memlm
 table daniluk2017` lists the paper's tables.
@@ -39,7 +39,7 @@ def make_model(vocabulary, scale):
     """Makes an LSTM with attention over its last five outputs (Eq. 16, 17)."""
 
     def uniform():
-        # Section 4.1; this range is not used for the forget gate's bias, 1.
+        # Section 4.1; only the bias of the forget gate starts at 1.
         return RandomUniform(-0.1, 0.1)
 
     lstm = keras.layers.LSTM(

@@ -36,7 +36,7 @@ flags.DEFINE_integer("pieces", 8_000, "Size of the vocabulary.", 270)
 flags.DEFINE_integer("embedding_dim", 256, "Size of embeddings.", 1)
 flags.DEFINE_integer("layers", 1, "Number of LSTM layers.", 1)
 flags.DEFINE_integer("units", 400, "Units of an LSTM layer.", 1)
-flags.DEFINE_float("dropout", 0.0, "Rate between layers.", 0.0, 0.9)
+flags.DEFINE_float("dropout", 0.0, "Dropout rate between layers.", 0.0, 0.9)
 flags.DEFINE_enum("memory", "projection", MEMORIES, "Memory over the LSTM.")
 flags.DEFINE_bool("documents", True, "Reset the state before each book.")
 flags.DEFINE_integer("batch_size", 28, "Rows of a batch.", 1)
@@ -118,7 +118,7 @@ def main(_):
 
 
 def layers_and_memory():
-    """Makes LSTMs and a memory, whose outputs are as large as embeddings."""
+    """Makes LSTMs, and a memory with outputs of the size of embeddings."""
     import keras
 
     size = FLAGS.embedding_dim
@@ -133,7 +133,7 @@ def layers_and_memory():
 
 
 def pieces(folder, path):
-    """Loads the vocabulary of a SentencePiece model, or trains the model."""
+    """Returns a SentencePiece model's vocabulary; trains a missing model."""
     if not path.exists():
         import sentencepiece
 

@@ -31,7 +31,7 @@ flags.DEFINE_string(
 
 # Section 5.1 has batches of 64 and a carried state. We chose 35 steps.
 BATCH_SIZE, STEPS = 64, 35
-# A point of the grid in Section 5.1; the paper does not state the best point.
+# Values from the grid in Section 5.1; the paper does not state the best ones.
 RATE, L2, LEARNING_RATE = 0.2, 1e-4, 0.003
 
 
@@ -58,7 +58,7 @@ def make_model(vocabulary):
         vocabulary=vocabulary,
         embedding_dim=units,
         recurrent=[make_lstm(units), make_lstm(units)],  # Section 5.1
-        # Section 5.1; the paper applies the second to output embeddings.
+        # Section 5.1; the paper applies "outputs" to output embeddings instead.
         dropout={"embeddings": 0.5, "outputs": 0.5},
         tie_embeddings=True,  # Sections 4.3 and 5.1
         embedding=memlm.smoothing.SmoothedEmbedding(

@@ -1,4 +1,4 @@
-"""Logs of runs: one file for each study, one line for each run.
+"""Reads and writes logs of runs: a file for each study, a line for each run.
 
     python recipes/logs.py docs/results/logs/pairs.jsonl
     python recipes/logs.py docs/results/logs/tutorial.jsonl small
@@ -7,7 +7,7 @@
 The first command prints the perplexities and accuracies of all runs, with mean
 and standard deviation over seeds. The second command prints the run `small`.
 The third command adds a run folder, or the runs of another study, to a study.
-Run it where the folder's `model.keras` is: the losses of sentences need it.
+Adding a run folder computes the losses of sentences with its `model.keras`.
 """
 
 import base64
@@ -42,7 +42,7 @@ def read(study):
     """Reads the runs of a study.
 
     Args:
-        study: path of a file in `docs/results/logs`; it may be missing.
+        study: path of a file in `docs/results/logs`; no file means no runs.
 
     Returns:
         Dict of the runs by name. Each run is a dict with some of these keys:
@@ -84,14 +84,14 @@ def _lines(study):
 
 
 def add(study, name, run):
-    """Adds a run to a study, or replaces the run with this name. The run is a
-    dict as in `read`. The file is locked and replaced atomically."""
+    """Adds a run to a study, or replaces the run with this name. `run` is a
+    dict like those of `read`. The file is locked and replaced atomically."""
     study = pathlib.Path(study)
     study.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(study.parent, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        # The other lines are copied without decoding them.
+        # Copy the lines of other runs without decoding their losses.
         lines = _lines(study) if read(study) else {}
         lines[name] = _line(name, run)
         with files.atomic_path(study) as temporary:
@@ -102,13 +102,13 @@ def add(study, name, run):
 
 
 def keep(folder, study):
-    """Adds a run to a study, with the name of its folder, or a study's runs.
+    """Adds a run, named like its folder, or another study's runs to a study.
 
     Args:
-        folder: path of a finished run folder of `memlm train`, or of a folder
-            with `results.json`, `log.csv` and optionally `test_losses.csv`.
-            If `test_losses.csv` is missing, the losses are computed with the
-            folder's model, if it has one. Or path of another study's file.
+        folder: path of another study's file, of a run folder of `memlm train`,
+            or of a folder with `results.json`, `log.csv` and optionally
+            `test_losses.csv`. If `test_losses.csv` is missing, the losses are
+            computed with `model.keras`, if the folder has one.
         study: path of the study's file.
     """
     folder = pathlib.Path(folder)
@@ -153,8 +153,8 @@ def _portable(command):
 
 def test_losses(folder):
     """Returns the loss and the number of predictions for each test sentence.
-    For a pair of sentences, the loss is 1 if the label is wrong, and else 0."""
-    # Reading and merging studies does not need Keras.
+    For a pair of sentences, the loss is 1 if the label is wrong, or else 0."""
+    # Only this function needs Keras, which takes seconds to import.
     process.import_keras()
     import keras
 
@@ -179,9 +179,9 @@ def test_losses(folder):
 
 
 def numbers(study):
-    """Returns a dict of the numbers in a study. Keys contain a run's name
-    without the seed and the keys in its results; values are lists over
-    seeds."""
+    """Returns a dict of the numbers in a study. A key is a tuple of a run's
+    name, without the seed, and of keys of its results. A value is a list with a
+    number for each seed."""
     by_seed = collections.defaultdict(list)
 
     def collect(place, value):
@@ -244,7 +244,7 @@ def _line(name, run):
 def _pack(losses):
     """Compresses an array of losses to a string."""
     whole = np.round(losses * [_PARTS, 1]).astype("<i4")
-    # Storing the first bytes of all integers, then the second, saves space.
+    # Storing all first bytes of the integers, then all second, saves space.
     planes = whole.T.ravel().view("u1").reshape(-1, 4).T.tobytes()
     return base64.b64encode(zlib.compress(planes, 9)).decode()
 

@@ -2,8 +2,7 @@
 
     python recipes/model_card.py RUN_FOLDER FOLDER/PAPER/ROW_CORPUS [int8]
 
-Saves the model of a finished run as a trained model, which `memlm evaluate` can
-measure.
+Saves the model of a finished run in a folder that `memlm evaluate` can measure.
 """
 
 import math
@@ -16,7 +15,7 @@ from memlm_keras import trained
 from memlm_keras.experiments import process
 from memlm_keras.experiments.options import UsageError
 
-# For each text, a description and the licence of models trained on it.
+# For each text, its description, and the licence of models trained on it.
 TEXTS = {
     "ptb": (
         "Penn Treebank as prepared by Mikolov, not part of this package",
@@ -55,8 +54,8 @@ def save_trained(model, folder, dtype, batches, card):
 
 
 def save_run(path, folder, dtype="int8"):
-    """Saves the model of a finished run on a text in `TEXTS`; returns its card.
-    The last two parts of the path `folder` are PAPER/ROW_CORPUS."""
+    """Saves the model of a run on a text in `TEXTS`; returns the model's card.
+    The path `folder` must end in PAPER/ROW_CORPUS."""
     from memlm_keras.experiments.opened import open_run
 
     run = open_run(path)
@@ -96,7 +95,7 @@ def save_run(path, folder, dtype="int8"):
 
 
 def _origin(facts):
-    """Returns the place and date of training for the card."""
+    """Returns backend, commit, hardware and date of a run, for the card."""
     return {
         "backend": f"{facts['backend'].split()[0]}, Keras {facts['keras']}",
         "commit": facts["memlm_keras"],

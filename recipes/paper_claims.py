@@ -1,4 +1,4 @@
-"""The five papers' claims that one model is better than another, as data."""
+"""Claims of the five papers, and settings of the runs that test each claim."""
 
 import dataclasses
 import functools
@@ -6,32 +6,32 @@ import functools
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """A corpus and sizes for runs that test claims."""
+    """The corpus and the options of runs that test claims."""
 
     description: str
     dataset: str
-    options: dict  # Overrides of presets, or flags of `memlm train`.
+    options: dict  # Options of presets, or flags of `memlm train`.
     size: str = "paper"  # Size of the models, "paper" or "small".
     seeds: int = 3  # Number of seeds that a verdict needs.
 
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """A claim of a paper."""
+    """A paper's claim about two models, or a claim in words."""
 
     name: str
-    models: tuple = ()  # Two pairs (preset, published number).
-    changes: tuple = ({}, {})  # Overrides for each of the two models.
+    models: tuple = ()  # Two tuples `(preset, published number)`.
+    changes: tuple = ({}, {})  # Changed options of each of the two models.
     paper: str = ""
     where: str = ""  # Section or table in the paper.
     metric: str = ""
-    text: str = ""  # Test text of the paper's numbers.
+    text: str = ""  # Text on which the paper tests its models.
     settings: tuple = ()  # Names in `SETTINGS`.
-    margin: float | None = None  # Smaller differences are none.
-    statement: str = ""  # The claim, if it compares no models.
+    margin: float | None = None  # Models that differ less are equally good.
+    statement: str = ""  # The claim in words, if `models` is empty.
     missing: str = ""  # Why the claim was not tested.
-    seen: str = ""  # What our models showed, without a verdict.
-    caution: str = ""  # A remark after the verdict.
+    seen: str = ""  # Our result for a claim without a verdict.
+    caution: str = ""  # A remark that the page prints after the verdict.
 
 
 _KONG_SMALL = {
@@ -56,7 +56,7 @@ SETTINGS = {
         _KONG_SMALL,
         "small",
     ),
-    # These runs were made before "mode" became the default.
+    # The logged runs of the claim `elements` use "sample", not "mode".
     "kong2019_little_text_sampled": Setting(
         "the settings of `kong2019_little_text`, `--other_words=sample`",
         "ptb",

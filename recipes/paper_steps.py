@@ -2,7 +2,7 @@
 
     python recipes/paper_steps.py daniluk2017
 
-A command that names a study in `docs/results/logs` repeats the runs there. The
+`Step.logs` is the study in `docs/results/logs` with the runs of a command. The
 study `paper` also contains the runs of `recipes/published.py`.
 """
 
@@ -18,16 +18,16 @@ from paper_claims import SETTINGS
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """A command on a result page."""
+    """A command of `memlm` whose results a paper's result page shows."""
 
     title: str
     command: str
-    setting: str | None = None  # Name in `SETTINGS`, whose flags are added.
+    setting: str | None = None  # `SETTINGS` key, whose options are added.
     logs: str | None = None  # Study in `docs/results/logs`.
 
     @property
     def arguments(self):
-        """Command-line arguments of `memlm`, a list."""
+        """List of the arguments of `memlm`, with the options of the setting."""
         words = shlex.split(self.command)
         if self.setting is None:
             return words

@@ -1,4 +1,4 @@
-"""Flags and errors for the programs in this folder."""
+"""Parses flags and prints errors for the programs in this folder."""
 
 import pathlib
 import sys
@@ -9,13 +9,13 @@ from absl import flags
 from memlm_keras.experiments import options
 from memlm_keras.experiments import process
 
-# The exit status is 2 for wrong arguments and missing files, and else 1.
+# These errors have the exit status 2; all other errors have the status 1.
 _USAGE = (flags.Error, options.UsageError, FileNotFoundError)
 
 
 def run(main):
-    """Runs `main` with the arguments on the command line, and exits with its
-    status; prints an error as one line."""
+    """Runs `main` with the arguments on the command line, and exits with the
+    status that `main` returns. Prints an error as one line."""
     try:
         app.run(lambda rest: _checked(main, rest), flags_parser=_parse)
     except BrokenPipeError:
@@ -46,7 +46,7 @@ def _checked(main, rest):
     except (ValueError, OSError) as error:
         return _failed(rest[0], error)
     except KeyboardInterrupt:
-        print("Interrupted. The same command continues.", file=sys.stderr)
+        print("Interrupted. Repeat the command to continue.", file=sys.stderr)
         return 130
 
 

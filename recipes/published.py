@@ -1,14 +1,14 @@
-"""Trains the rows of the papers' tables at the sizes that the papers print.
+"""Trains the models of the papers' tables at the published sizes.
 
     python recipes/published.py --list
     python recipes/published.py --seeds=1 --jobs=4 --minutes=180 kong zaremba
     python recipes/published.py --data_dir=FOLDER tran2016
 
 FOLDER has a folder for each corpus: `ptb`, `wikitext-2`, `sick`. Arguments are
-papers or names in `QUEUE`; the default is the whole queue. Each run is a
-process of `memlm train`. Repeat a command to continue interrupted runs.
-Finished runs are logged in `docs/results/logs/paper.jsonl`; then `claims.py
---finished_only --out=docs/results` writes the verdicts.
+names of papers or of entries in `QUEUE`; the default is the whole queue. Each
+run is a process of `memlm train`. Repeat a command to continue interrupted
+runs. Finished runs are logged in `docs/results/logs/paper.jsonl`. Then run
+`claims.py --finished_only --out=docs/results` to write the verdicts.
 
 `--list` prints the commands of missing runs to standard output, and a table of
 the rows to standard error.
@@ -34,24 +34,24 @@ from paper_claims import Setting
 LOGS = pathlib.Path(__file__).parents[1] / "docs" / "results" / "logs"
 FLAGS = flags.FLAGS
 flags.DEFINE_bool("list", False, "Only print the missing runs.")
-flags.DEFINE_integer("jobs", 1, "Runs at the same time.", 1)
-flags.DEFINE_float("minutes", math.inf, "Stop after this time.", 0.0)
-flags.DEFINE_integer("seeds", 99, "At most this number of seeds.", 1)
-flags.DEFINE_string("data_dir", None, "Folder of the corpora's folders.")
+flags.DEFINE_integer("jobs", 1, "Number of runs at the same time.", 1)
+flags.DEFINE_float("minutes", math.inf, "Minutes until the program stops.", 0.0)
+flags.DEFINE_integer("seeds", 99, "Largest number of seeds of a row.", 1)
+flags.DEFINE_string("data_dir", None, "Folder with a folder per corpus.")
 flags.DEFINE_enum("backend", None, process.BACKENDS, "Keras backend.")
 flags.DEFINE_enum(
-    "matmul_precision", None, [*process.PRECISIONS], "As of memlm train."
+    "matmul_precision", None, [*process.PRECISIONS], "As in memlm train."
 )
 flags.DEFINE_string("run_dir", "runs", "Folder of the run folders.")
 flags.DEFINE_string("logs", str(LOGS), "Folder of the logs.")
-flags.DEFINE_multi_string("trial", [], "Override, such as units=8, for a test.")
-# With one of these flags, `--list` prints commands that run on this machine.
+flags.DEFINE_multi_string("trial", [], "Option such as units=8, to test a run.")
+# With one of these flags, `--list` prints commands with this machine's paths.
 HERE = ("data_dir", "backend", "matmul_precision", "run_dir")
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """Some rows of a paper's table, to train in one setting."""
+    """Rows of a paper's table that are trained in one setting."""
 
     name: str
     table: str
@@ -79,13 +79,13 @@ _CLAIMED = (
     "rm_tm_gated gated_hornn"
 )
 
-# Entries that settle most in an hour of training come first.
+# The first entries give the most results per hour of training.
 # fmt: off
 QUEUE = (
     Entry("tran", _PERPLEXITY, "rm_tm_gated lstm_3 lstm_1 rm_notm_gated "
           "rm_tm_linear rmr_tm_gated memn", _TRAN, 3, 0.5, 3,
           "Penn Treebank's two numbers, and all claims of Table 2"),
-    # `halve_after` equals the row's own value; it only renames the run.
+    # `halve_after` has the preset's value, and only gives the run a new name.
     Entry("tran_last", _PERPLEXITY, "rm_tm_gated lstm_3", _TRAN, 1, 0.8, 4,
           "whether the paper tested its last epoch, not its best",
           {"halve_after": 4, "patience": 15, "test_last": True}),
@@ -96,10 +96,10 @@ QUEUE = (
     Entry("sick", _ENTAILMENT, "", _SICK, 5, 0.4, 2,
           "the order of Table 1 at the printed sizes, on another corpus"),
     Entry("sick_keys", _ENTAILMENT, "am_gru_shared dual_am_gru_shared", _SICK,
-          5, 0.1, 1, "whether short keys and halving are the loss on SICK",
+          5, 0.1, 1, "whether short keys and halving reduce accuracy on SICK",
           {"halve": False, "key": "unit"}),
     Entry("sick_rate", _ENTAILMENT, "gru_shared lstm_attention", _SICK, 5, 0.1,
-          1, "the same, of models without keys", {"halve": False}),
+          1, "whether halving alone reduces accuracy", {"halve": False}),
     Entry("zaremba_small", _BASELINES, "zaremba2014/small", _PTB, 3, 0.7, 2,
           "about 115 in others' code"),
     Entry("zaremba", _BASELINES, "zaremba2014/medium", _PTB, 3, 6.7, 7,
@@ -152,7 +152,7 @@ QUEUE = (
 )
 # fmt: on
 
-# Tables whose texts are not available, or too large for this queue.
+# Tables that the queue leaves out, since their texts are missing or too large.
 ELSEWHERE = {
     "daniluk2017/models, windows, ngrams": "its 7,500 articles of Wikipedia "
     "(goo.gl/s8cyYa): Penn Treebank and WikiText-2 in their place",
@@ -178,7 +178,7 @@ def rows_of(entry):
 
 
 def runs_of(entries):
-    """Yields an `Entry`, a row and the runs not in earlier entries."""
+    """Yields `(entry, row, runs)`, without runs of an earlier `Entry`."""
     from claim_runs import Model
 
     seen = set()
@@ -208,7 +208,7 @@ def chosen(names):
 
 
 def describe(found):
-    """Prints rows, published numbers, seeds and estimated times."""
+    """Prints a table of rows, published numbers, seeds and expected times."""
     line, cells, total = "  {:38} {:>9} {:>6} {:>7} {:>8}", {}, (0, 0)
     lines = [line.format("row", "published", "seeds", "hours", "GPU min.")]
     for entry, group in itertools.groupby(found, lambda each: each[0]):
@@ -227,9 +227,9 @@ def describe(found):
             lines.append(line.format(label, number, seeds, *times))
     lines.append(
         f"{sum(cells.values())} of {len(cells)} rows with a published number "
-        "of the same text have a run. The missing runs take about "
-        f"{total[0]:,.0f} hours of two cores, or {total[1] / 60:,.0f} of an "
-        "H100 that trains one run at a time."
+        "for the same text have a run. The missing runs take about "
+        f"{total[0]:,.0f} hours on two cores, or {total[1] / 60:,.0f} hours on "
+        "an H100 that trains one run at a time."
     )
     lines += [f"Not here: {table}: {why}." for table, why in ELSEWHERE.items()]
     print(*lines, sep="\n", file=sys.stderr)

@@ -1,9 +1,9 @@
-"""Goes from training to serving in three minutes on two cores, offline.
+"""Trains, exports and runs models in three minutes on two cores, offline.
 
     python recipes/quickstart.py
 
-Trains an LSTM on the embedded corpus, and models with a memory and no more
-parameters. Compares all models with the best possible perplexity, draws
+Trains an LSTM on the embedded corpus, and models with a memory that have no
+more parameters. Compares all models with the best possible perplexity, draws
 attention, generates text, exports a model for TensorFlow Serving, and scores a
 sentence with the export.
 """
@@ -22,7 +22,7 @@ from memlm_keras.experiments import process
 from memlm_keras.experiments.run_folder import write_json
 
 FLAGS = flags.FLAGS
-flags.DEFINE_string("backend", None, "tensorflow, jax or torch.")
+flags.DEFINE_string("backend", None, "Keras backend.")
 flags.DEFINE_integer("epochs", 8, "Epochs to train each model.", lower_bound=1)
 flags.DEFINE_float("learning_rate", 0.01, "Initial rate of Adam.", 0.0)
 flags.DEFINE_integer("seed", 0, "Random seed.")
@@ -31,7 +31,7 @@ flags.DEFINE_multi_enum(
     "memory",
     ["attention", "attentive"],
     "attention key_value_predict attentive induction induction_pointer".split(),
-    "Memory to train; repeat the flag for several.",
+    "Memory to train; repeat the flag to train several.",
 )
 
 SEGMENT = 54  # Half the length of a document of the embedded corpus.
@@ -39,7 +39,7 @@ flags.DEFINE_integer("window", SEGMENT, "Window of the memory, in steps.", 1)
 SENTENCE = "ruth ellis was born in york in 1871"
 LINE = "{:18}{:>12}{:>9}{:>12}{:>15}"
 # For each model, units of the LSTM, and functions that make memory and mixture.
-# No model has more parameters than the first.
+# No other model has more parameters than "lstm".
 KINDS = {
     "lstm": (100,),
     "attention": (77, lambda: memlm.memory.Attention(FLAGS.window)),
@@ -79,7 +79,7 @@ def main(_):
         cells = [row.get("parameters", ""), row.get("seconds", "")]
         cells += [f"{row['perplexity']:.2f}", f"{row['ahead']:.1%}"]
         print(LINE.format(name, *cells))
-    print("The last line is exact: a reader who forgets nothing reaches it.")
+    print("The last line is exact: a model that forgets nothing reaches it.")
     results = {"seed": FLAGS.seed, "epochs": FLAGS.epochs, "rows": rows}
     write_json(run_dir / "results.json", results | process.provenance())
 
@@ -102,7 +102,7 @@ def main(_):
     )
     if scored.returncode:
         raise RuntimeError(scored.stderr)
-    # TensorFlow logs to standard error.
+    # Print only standard output: TensorFlow logs to standard error.
     print(scored.stdout, end="")
     print(f"Done in {time.time() - begin:.0f} seconds. Next, for instance:")
     model = shlex.quote(str(run_dir / "model.keras"))
@@ -131,7 +131,7 @@ def train(name, corpus):
     model.compile(optimizer)
 
     def batches(split, **kwargs):
-        # Gradients do not reach outputs of earlier segments in the window.
+        # Memories also read earlier segments, but gradients do not reach them.
         return corpus.batches(split, 32, SEGMENT, documents=True, **kwargs)
 
     halve = memlm.training.halve_after(max(1, FLAGS.epochs - 3))

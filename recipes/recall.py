@@ -32,7 +32,7 @@ RUNS = "setting run_dir rows units seeds shift epochs filler forgetting".split()
 
 
 class List(flags.ArgumentParser):
-    """Parses a list of different values, separated by commas."""
+    """Parses values separated by commas, and drops repeated values."""
 
     def __init__(self, item):
         self.item = item
@@ -49,19 +49,19 @@ COMMAS = flags.ListSerializer(",")
 COUNT = flags.IntegerParser(lower_bound=1)
 FLAGS = flags.FLAGS
 flags.DEFINE_enum("backend", None, process.BACKENDS, "Keras backend.")
-flags.DEFINE_enum("task", "mqar", [*TASKS], "The task.")
-flags.DEFINE_enum("setting", "small", [*SETTINGS], "Sizes and training.")
+flags.DEFINE_enum("task", "mqar", [*TASKS], "Recall task.")
+flags.DEFINE_enum("setting", "small", [*SETTINGS], "Sizes and training flags.")
 names = f"Models: {', '.join(ROWS)}."
 define("rows", ",".join(ROWS), names, flags.EnumParser([*ROWS]))
-define("pairs", None, "Pairs of mqar, instead of the setting's.", COUNT)
-define("distances", "1,5,10,20,40", "Distances of copy.", COUNT)
-define("people", "2,4,8", "Numbers of people of binding.", COUNT)
+define("pairs", None, "Pairs of mqar; default: the setting's.", COUNT)
+define("distances", "1,5,10,20,40", "Distances in the task copy.", COUNT)
+define("people", "2,4,8", "Numbers of people in binding.", COUNT)
 flags.DEFINE_enum("filler", "uniform", ["uniform", "zeros"], "Filler of mqar.")
-flags.DEFINE_integer("forgetting", 0, "Keys of mqar that get another value.")
+flags.DEFINE_integer("forgetting", 0, "Keys of mqar with a second value.")
 define("units", "64", "Sizes of the models.", COUNT)
 define("seeds", "0", "Random seeds.", flags.IntegerParser(lower_bound=0))
-flags.DEFINE_integer("epochs", None, "Maximum; default: the setting's.", 1)
-flags.DEFINE_bool("shift", False, "Read the previous word's embedding as well.")
+flags.DEFINE_integer("epochs", None, "Maximum epochs; default: by setting.", 1)
+flags.DEFINE_bool("shift", False, "Layers also read the previous embedding.")
 flags.DEFINE_string(
     "run_dir", "runs/recall", "Folder of recall.jsonl, the runs, and pictures."
 )

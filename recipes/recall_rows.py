@@ -1,4 +1,4 @@
-"""Models and settings for recall tasks, as data; does not import Keras."""
+"""Models and settings for recall tasks. This module does not import Keras."""
 
 import dataclasses
 from collections.abc import Callable
@@ -49,9 +49,9 @@ def _delta_rule(num_heads=2, key_dim=16, **arguments):
 class RecallRow:
     """A model for recall tasks."""
 
-    layer: Callable | None = _keras_layer("LSTM")  # Makes a layer.
-    memory: Callable | None = None  # Makes a memory from a window.
-    mixture: Callable | None = None  # Makes a mixture from a window.
+    layer: Callable | None = _keras_layer("LSTM")  # Makes a layer, given units.
+    memory: Callable | None = None  # Makes a memory, given its window.
+    mixture: Callable | None = None  # Makes a mixture, given its window.
     parts: int = 1  # The memory splits an output into this many vectors.
     window: int | None = None  # `None` means the whole sequence.
     rate: float | None = None  # `None` means the setting's learning rate.
@@ -116,7 +116,7 @@ ROWS = {
     ),
     "am_lstm": RecallRow(_associative_lstm("bound")),
     "am_lstm_unit": RecallRow(_associative_lstm("unit")),
-    # The pointer learns only at a smaller rate than the other models.
+    # The pointer needs a smaller learning rate than the other models.
     "pointer_sentinel": RecallRow(mixture=_pointer, rate=0.003),
     # Without a layer, the memory reads embeddings of two successive words.
     "attention_without_lstm": RecallRow(
@@ -132,15 +132,15 @@ class RecallSetting:
     vocabulary_size: int = 512
     length: int = 64
     pairs: int = 4
-    rates: tuple = (0.01,)  # learning rates to try
+    rates: tuple = (0.01,)  # Learning rates to try.
     batch_size: int = 64
     rows: int = 6_000  # Number of training sequences in an epoch.
-    epochs: int = 25  # Maximum: training stops at 99% accuracy.
+    epochs: int = 25  # Maximum number: training stops at 99% accuracy.
     validation_rows: int = 640  # Number of held-out sequences of a task.
-    # Tasks `(pairs, length, rows)` of a mix of tasks, which ignores `pairs`.
+    # `(pairs, length, rows)` of each task of a mix; `pairs` has no effect.
     training: tuple = ()
     test: tuple = ()
-    # Fixed sequences, AdamW and a cosine schedule, as in the Zoology paper.
+    # Train as the Zoology paper: fixed sequences, AdamW, a cosine schedule.
     zoology: bool = False
 
 
@@ -209,8 +209,8 @@ SETTINGS = {
 }
 
 # Bytes of state and accuracy on `zoology_mix`, read from the curve in the
-# README of HazyResearch/zoology at d88d6f5, within about 0.005. Numbers have
-# four bytes; RWKV-7's bytes are scaled as in Zoology's plotting script.
+# README of HazyResearch/zoology at d88d6f5, within about 0.005. A number in a
+# state has four bytes. RWKV-7's bytes are scaled as in Zoology's plot script.
 PUBLISHED = {
     "DeltaNet": ((8_960, 0.793), (34_304, 0.963), (134_144, 0.994)),
     "Gated DeltaNet": ((17_152, 0.890), (67_072, 0.988)),

@@ -1,7 +1,7 @@
 """Trains models on recall tasks, and reports their accuracies.
 
-In results, `row` is the name of a model, and `training_rows` the number of its
-training sequences.
+In the results, `row` is the name of a model, and `training_rows` is the number
+of training sequences.
 """
 
 import collections
@@ -25,16 +25,16 @@ from recall_rows import PUBLISHED
 from recall_rows import ROWS
 from recall_rows import SETTINGS
 
-# For each task, the field whose values are compared.
+# For each task, the field that is the horizontal axis of the figure.
 AXES = {"mqar": "pairs", "copy": "distance", "binding": "people"}
 # Training stops at this accuracy, as in Zoology.
 _ENOUGH = 0.99
 _LEARNT = 0.9
-# A model has learnt "in part" if its accuracy exceeds chance by 0.02.
+# A model has learnt "in part" if its accuracy is more than 0.02 above chance.
 _MORE = 0.02
 _TEST_SEED = 1_000_000
 _TEST_ROWS = 3_000
-# By `RecallSetting.zoology`. Each initializer draws a seed when it is made.
+# Initializers by `RecallSetting.zoology`; their constructors draw a seed.
 _INITIALIZERS = {
     False: keras.initializers.RandomUniform(-0.5, 0.5),
     True: keras.initializers.RandomNormal(stddev=0.02),
@@ -63,7 +63,7 @@ _COLUMNS = (
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class PreviousInputCell(keras.layers.Layer):
     """Recurrent cell that returns the current and the previous input. A memory
-    above this cell can find a value by the key before the value."""
+    that reads these outputs can find a value by the key before the value."""
 
     def __init__(self, units, **kwargs):
         super().__init__(**kwargs)
@@ -97,7 +97,7 @@ def make_model(row, setting, task, units=64, shift=False):
         recurrent=recurrent,
         memory=row.memory and row.memory(window),
         mixture=row.mixture and row.mixture(window),
-        # Without a layer, outputs are too large for tied embeddings.
+        # Without a layer, outputs are larger than embeddings, so do not tie.
         tie_embeddings=row.tied or (setting.zoology and row.layer is not None),
         initializer=_INITIALIZERS[setting.zoology],
     )
@@ -123,7 +123,7 @@ def state_bytes(model):
 
 
 class RecallRun(runs.Run):
-    """A model trained on a task, once with each learning rate."""
+    """Trains a model on a task, once with each learning rate."""
 
     def __init__(
         self,
@@ -131,10 +131,10 @@ class RecallRun(runs.Run):
         task,
         setting,
         study,
-        units=64,  # Size of embeddings and of projected vectors.
+        units=64,  # Size of embeddings and of each part of an output.
         shift=False,
         seed=0,
-        epochs=None,  # Maximum; `None` means that of the setting.
+        epochs=None,  # Maximum; `None` means the setting's maximum.
         verbose="auto",
     ):
         super().__init__(f"{name}, {units} units: {task}")
@@ -169,7 +169,7 @@ class RecallRun(runs.Run):
             self.results = max(self.finished, key=lambda each: each[0])[1]
 
     def _finished(self, what):
-        """Returns held-out accuracy and results, or `None` if unfinished."""
+        """Returns held-out accuracy and results, or `None` if not finished."""
         finished = logs.read(self.study).get(name_of(self.task, what))
         if finished is None:
             return None
@@ -187,7 +187,7 @@ class RecallRun(runs.Run):
 
 
 def run(name, task, setting, study, **arguments):
-    """Trains a `RecallRun` unless it is finished; returns the results with the
+    """Trains a `RecallRun` that is not finished; returns its results with the
     learning rate whose held-out accuracy is best."""
     recall_run = RecallRun(name, task, setting, study, **arguments)
     if recall_run.results is None:
@@ -263,8 +263,8 @@ def rates_of(row, setting):
 
 
 def make_batches(task, setting, seed):
-    """Returns training batches, held-out batches, and a list of test batches,
-    one item for each task of a mix."""
+    """Returns training batches, held-out batches, and a list with the test
+    batches of each task of a mix."""
     size, held_out = setting.batch_size, _TEST_SEED + seed
     train = {"fresh": not setting.zoology, "shuffle": setting.zoology}
     make = recall.RecallBatches
@@ -274,7 +274,7 @@ def make_batches(task, setting, seed):
             make(task, setting.validation_rows, size, seed=held_out + 1),
             [make(task, _TEST_ROWS, size, seed=held_out)],
         )
-    # As in Zoology, test batches are smaller, as test sequences are longer.
+    # Test sequences are longer, so test batches are smaller, as in Zoology.
     test_size = size // 8 if setting.zoology else size
     rows = setting.validation_rows
     return (
@@ -285,7 +285,7 @@ def make_batches(task, setting, seed):
 
 
 def _train(what, task, verbose):
-    """Trains a model; returns its run, a dict as in `logs.read`."""
+    """Trains a model; returns its run as a dict like those of `logs.read`."""
     row, setting = ROWS[what["row"]], SETTINGS[what["setting"]]
     keras.utils.set_random_seed(what["seed"])
     model = make_model(row, setting, task, what["units"], what["shift"])
@@ -368,7 +368,7 @@ def name_of(task, what):
     """Returns the name of a run, such as
     `small/copy-1-64-64-8/lstm-64-seed0/rate0.01-epochs25`."""
     values = dataclasses.asdict(task).values()
-    # The name of the setting already identifies the tasks of a mix.
+    # Leave out the tasks of a mix, which the setting's name identifies.
     values = [value for value in values if not isinstance(value, tuple)]
     slug = "-".join([type(task).__name__.lower(), *map(str, values)])
     shift = "-shift" * what["shift"]
@@ -388,7 +388,7 @@ def verdict(results):
     if accuracy > results["chance"] + _MORE:
         return "in part"
     reason = ROWS[results["row"]].expected_failure
-    # The other tasks can also be solved by the positions of words.
+    # Positions of words are enough to solve tasks other than MQAR.
     if reason and results["task"].startswith("MQAR"):
         return f"expected to fail: {reason}"
     return "not decided"
@@ -430,7 +430,7 @@ def lines(results):
 
 
 def cut_short(results):
-    """Returns a line that names runs stopped early by `--epochs`, or ""."""
+    """Returns a line with the runs that `--epochs` stopped early, or ""."""
     setting = SETTINGS[results[0]["setting"]]
     most = results[0]["most_epochs"]
     names = dict.fromkeys(
@@ -443,13 +443,13 @@ def cut_short(results):
         return ""
     return (
         f"--epochs stopped training at {most * setting.rows:,} of the "
-        f"{setting.epochs * setting.rows:,} sequences. With all of them, these "
-        f"may be better: {', '.join(names)}.\n"
+        f"{setting.epochs * setting.rows:,} sequences. With all sequences, "
+        f"these models may be better: {', '.join(names)}.\n"
     )
 
 
 def draw_bytes(results, path, title):
-    """Draws accuracy against bytes of state, one point for each run, as PNG."""
+    """Draws a PNG file of accuracies over bytes of state, a point per run."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 5), layout="constrained")

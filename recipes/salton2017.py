@@ -1,5 +1,5 @@
-"""Trains attention over all earlier outputs of the sentence, scored one by one,
-as in Salton et al., Attentive Language Models (2017, Section 3).
+"""Trains attention that scores each earlier output of a sentence by itself, as
+in Salton et al., Attentive Language Models (2017, Section 3).
 
     python recipes/salton2017.py --data_dir=path/to/ptb
     python recipes/salton2017.py --dataset=embedded --scale=0.1 --epochs=8
@@ -20,7 +20,7 @@ FLAGS = flags.FLAGS
 flags.DEFINE_enum("dataset", "ptb", ["ptb", "embedded"], "Training text.")
 flags.DEFINE_string("data_dir", None, "Folder of the text; default: download.")
 flags.DEFINE_float("scale", 1.0, "Factor on the paper's sizes.", 0.0)
-flags.DEFINE_integer("epochs", 100, "Maximum epochs, as the authors' code.", 1)
+flags.DEFINE_integer("epochs", 100, "Maximum, as in the authors' code.", 1)
 flags.DEFINE_integer("seed", 0, "Random seed.")
 flags.DEFINE_string(
     "out", "saved_models/salton2017", "Folder to export to, or empty."
@@ -54,7 +54,7 @@ def make_model(vocabulary):
             window=100,  # Longer than any sentence of the text.
             kernel_initializer=uniform(),
         ),
-        dropout=0.5,  # Of non-recurrent connections (Section 4.1).
+        dropout=0.5,  # Rate for non-recurrent connections (Section 4.1).
         tie_embeddings=True,  # Section 4.1.
         head=memlm.heads.TiedProjection(bias_initializer="zeros"),
         initializer=uniform(),

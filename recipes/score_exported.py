@@ -3,7 +3,7 @@
     python recipes/score_exported.py saved_models/<name>/<version> "a sentence"
     python recipes/score_exported.py saved_models/<name>/<version> < sentences
 
-Prints the natural-log probability of each word and of the end of the sentence,
+Prints the natural log-probability of each word and of the end of the sentence,
 their sum and the perplexity. Needs TensorFlow, absl and a model exported by
 `memlm_keras.serving.export`, but neither Keras nor memlm_keras. Models whose
 tokens are subwords, such as memlm/english, also need tensorflow-text.
@@ -39,7 +39,7 @@ def main(arguments):
 
 
 def load_score(folder):
-    """Returns a function from a sentence to its tokens and their
+    """Returns a function that maps a sentence to its tokens and
     log-probabilities."""
     if not (folder / "saved_model.pb").is_file():
         versions = sorted(path.parent for path in folder.glob("*/*.pb"))
@@ -54,7 +54,7 @@ def load_score(folder):
 
     if b"SentencepieceOp" in (folder / "saved_model.pb").read_bytes():
         try:
-            # This import registers the operators with TensorFlow.
+            # This import registers SentencePiece's operators with TensorFlow.
             import tensorflow_text  # noqa: F401
         except ImportError:
             raise app.UsageError(

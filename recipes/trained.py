@@ -27,7 +27,7 @@ flags.DEFINE_enum(
     "dtype",
     "float16",
     ["float32", "float16", "int8"],
-    "How matrices are stored.",
+    "Dtype of stored matrices.",
 )
 
 DESCRIPTIONS = {

@@ -32,7 +32,7 @@ def make_model(vocabulary):
     units = round(128 * FLAGS.scale)  # size of all layers (Section 4.2)
 
     def uniform():
-        # Section 4.2; this range is not used for the forget gate's bias, 1.
+        # Section 4.2; only the bias of the forget gate starts at 1.
         return RandomUniform(-0.05, 0.05)
 
     lstm = keras.layers.LSTM(
@@ -77,8 +77,8 @@ def train(corpus):
         batches.start_at(epoch)
         model.reset_metrics()
         for batch in batches:
-            # Keras compiles gradients and update; docs/custom_training.md shows
-            # these two steps for each backend.
+            # This Keras method computes gradients and updates the weights;
+            # docs/custom_training.md does the same with code of each backend.
             logs = model.train_on_batch(*batch, return_dict=True)
         found = model.evaluate(validation, verbose=0, return_dict=True)
         print(

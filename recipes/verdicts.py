@@ -36,12 +36,12 @@ class Losses:
     """A model's losses on the sentences or pairs of a test set."""
 
     losses: np.ndarray  # Array `(seeds, sentences)`.
-    counts: np.ndarray  # Number of predictions, `(sentences,)`.
+    counts: np.ndarray  # Predictions in each sentence, `(sentences,)`.
     parameters: int | None = None
 
     @property
     def by_seed(self):
-        """Mean loss per prediction, `(seeds,)`."""
+        """Mean loss per prediction for each seed, array `(seeds,)`."""
         return self.losses.sum(axis=1) / self.counts.sum()
 
 
@@ -70,7 +70,7 @@ class Difference:
 
 
 def difference(better, than):
-    """Returns a `Difference`, whose mean is positive if `better` is better."""
+    """Returns a `Difference`: positive if `better` has the lower mean loss."""
     counts = better.counts
     if not np.array_equal(counts, than.counts):
         raise ValueError(
@@ -90,7 +90,7 @@ def difference(better, than):
         if error:
             parts = sum(s**2 / (n - 1) for s, n in zip(squares, seeds))
             freedom = sum(squares) ** 2 / parts
-    # Both models read the same sentences.
+    # The models read the same sentences, so losses are compared pair by pair.
     apart = than.losses.mean(axis=0) - better.losses.mean(axis=0)
     number = len(counts)
     spread = ((apart - mean * counts) ** 2).sum() * number / (number - 1)
@@ -117,8 +117,8 @@ def verdict(claim, low, high):
 
 
 def verdicts(tests):
-    """Returns verdicts for a list of (`Claim`, `Difference` or `None`, required
-    seeds). With probability 0.95, all verdicts are right."""
+    """Returns a verdict for each tuple (`Claim`, `Difference` or `None`, number
+    of required seeds). With probability 0.95, all verdicts are right."""
     words = [NOT_DECIDED] * len(tests)
     undecided = [
         index
@@ -137,7 +137,7 @@ def verdicts(tests):
 
 
 def losses_of(model, folder):
-    """Returns the `Losses` of all seeds of a `Model`; without a log, `None`."""
+    """Returns a `Model`'s `Losses` of all seeds, or `None` without a log."""
     first = model.run(0, folder)
     of_model = re.escape(first.experiment.name.removesuffix("0")) + r"\d+"
     found = [
@@ -204,13 +204,12 @@ def write(path, losses, command):
 
 
 def _rows(losses):
-    """Returns the rows (claim, name of setting, cells) of all tables."""
+    """Returns `(claim, name of the setting, cells)` for each row of tables."""
     tests = []
     for claim in paper_claims.CLAIMS:
         names = claim.settings if claim.models else ()
         both = {n: [losses[n, label] for label in labels(claim)] for n in names}
-        # Show all settings that have a run. If no setting has one, show the
-        # first.
+        # Show all settings that have a run, or else only the first setting.
         shown = [name for name in names if any(both[name])] or names[:1]
         tests += [(claim, name, both[name]) for name in shown]
     between = [
@@ -248,7 +247,7 @@ def _table(rows):
 
 
 def _source(claims):
-    """Returns a line that says where the paper prints its numbers."""
+    """Returns a line that names the sources of the published numbers."""
     names = {}
     for claim in filter(lambda claim: claim.models, claims):
         source = f"{claim.metric}, {claim.text} ({claim.where})"
@@ -259,7 +258,7 @@ def _source(claims):
 
 
 def _alone(claim):
-    """Returns a line about a claim that does not compare models, or `None`."""
+    """Returns a line about a claim, or `None` if the claim compares models."""
     if claim.models:
         return None
     word, shown = (SEEN, claim.seen) if claim.seen else (NOT_RUN, claim.missing)

@@ -20,7 +20,7 @@ from absl import flags
 import memlm_keras as memlm
 
 FLAGS = flags.FLAGS
-flags.DEFINE_enum("dataset", "snli", ["snli", "sick", "embedded"], "Pairs.")
+flags.DEFINE_enum("dataset", "snli", ["snli", "sick", "embedded"], "Dataset.")
 flags.DEFINE_string("data_dir", None, "Folder of the pairs; default: download.")
 flags.DEFINE_string("vectors", None, "File of GloVe's word vectors.")
 flags.DEFINE_float("scale", 1.0, "Factor on the units.", 0.0)
@@ -39,7 +39,7 @@ def make_model(corpus):
         vocabulary=corpus.vocabulary,
         labels=corpus.labels,
         embedding_dim=300,  # Size of GloVe's vectors.
-        # Vectors have about the norm of GloVe's: short keys retrieve little.
+        # Embeddings have about GloVe's norm, since short keys retrieve little.
         embeddings_initializer=keras.initializers.RandomUniform(-0.5, 0.5),
         # Section 5.1: eight copies; one key reads both memories.
         recurrent=memlm.cells.DualAssociativeGRUCell(

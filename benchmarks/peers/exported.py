@@ -1,6 +1,6 @@
-"""Exported models, read by the engines that serve them.
+"""Runs exported models in the engines that serve these models.
 
-The process loads only the engine's library; another one writes the file.
+This process loads only the engine's library; another process writes the model.
 """
 
 import importlib
@@ -18,7 +18,7 @@ _C_CLIENT = pathlib.Path(__file__).parents[2] / "tests/serving/c_client.py"
 
 
 class Exported:
-    """Base of exported models; each run starts from the initial state."""
+    """Base class of exported models; each run starts from the initial state."""
 
     def __init__(self, case, path, threads):
         self.case = case
@@ -37,7 +37,7 @@ class Exported:
             pass
 
     def read(self, number):
-        """Yields log-probabilities `(B, V)` and targets `(B,)`."""
+        """Yields log-probabilities `(B, V)` and targets `(B,)` of each step."""
         state = self.initial_state()
         for inputs, targets in zip(*self.case.batches(number)):
             for ids, expected in zip(inputs.T, targets.T):
@@ -51,7 +51,7 @@ class Exported:
 
 
 class OnnxRuntime(Exported):
-    """An ONNX file in onnxruntime."""
+    """Runs an ONNX file with onnxruntime."""
 
     format, file = "onnx", "model.onnx"
 
@@ -79,7 +79,7 @@ class OnnxRuntime(Exported):
 
 
 class LiteRT(Exported):
-    """A LiteRT file in its interpreter."""
+    """Runs a LiteRT file with LiteRT's interpreter."""
 
     format, file = "litert", "model.tflite"
 
@@ -104,20 +104,20 @@ class LiteRT(Exported):
 
 
 class SavedModel(Exported):
-    """A SavedModel in TensorFlow's C library, as TF Serving runs it."""
+    """Runs a SavedModel with TensorFlow's C library, as TF Serving does."""
 
     format, file = "tf_saved_model", "1"
 
     def load(self, path, threads):
         del threads  # The library uses all threads of the process.
-        # The library crashes if it is loaded after TensorFlow's symbols.
+        # `numpy.random` crashes if it is loaded after TensorFlow's library.
         importlib.import_module("numpy.random")
         spec = importlib.util.spec_from_file_location("c_client", _C_CLIENT)
         client = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(client)
         self.session = client.Session(str(path))
         self.tensors = json.loads((path.parent / "tensors.json").read_text())
-        # Run the warm-up requests, as a server does.
+        # Run the warm-up requests, as TF Serving does.
         requests = {}
         with np.load(path.parent / "warm_up.npz") as arrays:
             for name, array in arrays.items():
@@ -202,8 +202,8 @@ def _export(case, variant, precision, format, path):
 
 
 def _copy_warm_up(path):
-    """Writes the warm-up requests of a SavedModel as arrays, named by number,
-    signature and input."""
+    """Writes the warm-up requests of a SavedModel as arrays. A name of an array
+    consists of the request's number, its signature and the input's name."""
     import tensorflow as tf
     from tensorflow_serving.apis import prediction_log_pb2
 

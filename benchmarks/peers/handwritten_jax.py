@@ -1,4 +1,4 @@
-"""Plain JAX: one compiled step, with inputs projected before the loop."""
+"""Plain JAX: a compiled step, which projects inputs before the LSTM's loop."""
 
 import functools
 

@@ -6,7 +6,7 @@ from keras import ops
 
 
 class Fitted:
-    """Base of contenders that are measured by `fit`.
+    """Base class of contenders whose steps are run by `fit`.
 
     Subclasses implement `fit(number)`, which returns Keras' history.
     """
@@ -63,14 +63,14 @@ def draw(case, model):
 
 
 class LayerAlone(Fitted):
-    """Runs a layer and its backward pass from the mean squared output."""
+    """Runs a layer forward and backward; the loss is the mean square output."""
 
     def __init__(self, case, layer):
         self.case = case
         inputs = keras.Input((case.time, case.embedding), case.batch)
         self.model = keras.Model(inputs, layer(inputs))
         draw(case, self.model)
-        # A rate of zero keeps the weights, so all steps are the same.
+        # A learning rate of zero keeps the weights: all steps are the same.
         self.model.compile(
             keras.optimizers.SGD(0.0),
             lambda y_true, y_pred: ops.mean(ops.square(y_pred)),

@@ -1,4 +1,4 @@
-"""The models as users of this package would write them."""
+"""The models of the cases, as users of this package would write them."""
 
 import functools
 import os
@@ -19,7 +19,7 @@ from memlm_keras.cells import fused
 class Projected(memlm.memory.Memory):
     """Computes tanh(W p) of the last part p of an output, without a memory.
 
-    An LSTM then has the hidden and output sizes of a model with a memory.
+    The layer gives an LSTM the hidden and output sizes of models with a memory.
     """
 
     def __init__(self, parts=1, **kwargs):
@@ -87,7 +87,7 @@ def _layers(case):
 
 
 class WordByWord(layers.Layer):
-    """Attends from one projection of the inputs to another."""
+    """Projects inputs twice; the second result attends to the first."""
 
     def __init__(self, case):
         super().__init__()
@@ -110,7 +110,7 @@ class WordByWord(layers.Layer):
 
 
 class AsInModels(layers.Layer):
-    """Runs a recurrent layer like a language model does."""
+    """Runs a recurrent layer in the way a `LanguageModel` runs the layer."""
 
     def __init__(self, layer):
         super().__init__()
@@ -128,7 +128,7 @@ class AsInModels(layers.Layer):
 
 
 class Batches(memlm.data.Batches):
-    """Batches of this package with the inputs of the case."""
+    """Batches of this package with the inputs and targets of the case."""
 
     def __init__(self, inputs, targets):
         _, rows, time = inputs.shape
@@ -149,7 +149,7 @@ def _in_rows(tokens):
 
 
 class Streamed(Fitted):
-    """A model that reads rows of the case step by step."""
+    """A model that reads the rows of the case, one step after another."""
 
     def __init__(self, case, model):
         self.case = case

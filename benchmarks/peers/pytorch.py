@@ -11,7 +11,7 @@ from benchmarks.peers.pytorch_memories import MEMORIES
 
 
 class Model(nn.Module):
-    """Embedding, `nn.LSTM` and a memory, if any, and an output layer."""
+    """Embedding, `nn.LSTM`, an optional memory, and an output layer."""
 
     def __init__(self, case, memory):
         super().__init__()
@@ -69,7 +69,7 @@ class Model(nn.Module):
 
 
 class Contender:
-    """Base of contenders, with the device and matrix products."""
+    """Base class of contenders, with the device and matrix products."""
 
     def __init__(self, case):
         self.case = case
@@ -132,7 +132,7 @@ class Trained(Contender):
 
 
 class Streamed(Contender):
-    """A language model that reads rows of the case step by step."""
+    """A language model that reads the rows of the case, step after step."""
 
     def __init__(self, case, memory):
         super().__init__(case)
@@ -161,7 +161,7 @@ class Streamed(Contender):
 
 
 class LayerAlone(Contender):
-    """Runs a layer and its backward pass from the mean squared output."""
+    """Runs a layer forward and backward; the loss is the mean square output."""
 
     def __init__(self, case, layer):
         super().__init__(case)

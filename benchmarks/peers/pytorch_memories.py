@@ -1,4 +1,4 @@
-"""Memories in PyTorch, without loops over slots or positions."""
+"""Memories in PyTorch without loops over slots or steps, and other layers."""
 
 import numpy as np
 import torch
@@ -6,7 +6,7 @@ from torch import nn
 
 
 class Projection(nn.Module):
-    """Projects the last of several parts of an output, without a memory."""
+    """Projects the last part of an output, in a model without a memory."""
 
     def __init__(self, case, parts=1):
         super().__init__()
@@ -46,7 +46,7 @@ class Attention(nn.Module):
             [remembered, outputs[..., : self.remembered]], dim=1
         )
         filled = torch.cat([filled, torch.ones_like(outputs[..., 0])], dim=1)
-        # No step of this batch reads the output of the last step.
+        # The output of the last step is read only in the next batch.
         slots = [part[:, :-1] for part in (remembered, filled)]
         seen = slots[1].unfold(1, self.window, 1)
         keys = (slots[0][..., :k] @ self.memory).unfold(1, self.window, 1)
@@ -118,7 +118,7 @@ class MemoryBlock(nn.Module):
         return (torch.zeros(2, rows, self.window - 1, device=device).long(),)
 
     def last_words(self, state, tokens):
-        """Returns words, a mask of empty slots, and the next state."""
+        """Returns words, a mask that is true for empty slots, and the state."""
         new = torch.stack([tokens, torch.ones_like(tokens)])
         words, seen = both = torch.cat([*state, new], dim=2)
         unseen = seen.unfold(1, self.window, 1) == 0
@@ -143,7 +143,7 @@ class MemoryBlock(nn.Module):
 
 
 class MemoryNetwork(MemoryBlock):
-    """A constant query reads words (one layer), as in Sukhbaatar et al."""
+    """One layer of attention with a constant query, as in Sukhbaatar et al."""
 
     def __init__(self, case):
         nn.Module.__init__(self)
@@ -157,7 +157,7 @@ class MemoryNetwork(MemoryBlock):
         words, unseen, state = self.last_words(state, tokens)
         before = self.embed(words[:, : self.window - 1])
         query = torch.full_like(self.query[0], 0.1)
-        # Each word has the same score in all windows.
+        # Before temporal terms, a word has the same score in all windows.
         scores = torch.cat([before, outputs], dim=1) @ query
         scores = scores.unfold(1, self.window, 1) + self.temporal @ query
         weights = torch.softmax(scores.masked_fill(unseen, -1e9), dim=-1)
@@ -238,7 +238,7 @@ class WordByWord(nn.Module):
 
 
 class AssociativeGRU(nn.Module):
-    """Weissenborn (2016): a GRU that reads and writes complex memories."""
+    """A GRU that reads and writes complex memories (Weissenborn, 2016)."""
 
     def __init__(self, case):
         super().__init__()

@@ -1,5 +1,5 @@
-"""SavedModels that answer rows of different lengths, in one request or one
-request per row; a step answers all rows."""
+"""Sends rows of different lengths to a SavedModel, in one request or in one
+request per row. A step of the benchmark answers all rows."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ class OneByOne(exported.SavedModel):
     together = False
 
     def answers(self, number):
-        """Yields log-probabilities of the most probable words after rows."""
+        """Yields log-probabilities of the most probable next words of rows."""
         one = np.ones(1, "int32")
         initial = self.call("initial_state", rows=one)
         random = np.random.default_rng(2)
