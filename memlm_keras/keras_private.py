@@ -8,12 +8,12 @@ Keras 3.15 was tested; later versions may lack these functions.
 
 import keras
 
-# The mask functions read and set a tensor's mask. `rnn` is the
-# loop over time of every recurrent layer. The scopes tell whether Keras infers
-# shapes or runs without variables. `AutocastScope` sets the dtype that
-# variables are cast to. Keras' `quantize` calls `should_quantize_layer`,
-# `summary` calls `weight_memory_size`, and `module_utils` imports TensorFlow
-# when first used.
+# The mask functions read and set a tensor's mask. `rnn` is the loop over time
+# of every recurrent layer; on TensorFlow, a tuple of inputs needs
+# `input_length`. The scopes tell whether Keras infers shapes or runs without
+# variables. `AutocastScope` sets the dtype that variables are cast to. Keras'
+# `quantize` calls `should_quantize_layer`, `summary` calls
+# `weight_memory_size`, and `module_utils` imports TensorFlow when first used.
 try:
     from keras.src.backend import get_keras_mask
     from keras.src.backend import rnn

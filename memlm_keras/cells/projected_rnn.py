@@ -136,7 +136,7 @@ class ProjectedRNN(keras.layers.RNN):
             # On PyTorch, Keras computes step 1 twice unless the loop is
             # unrolled.
             unroll=self.unroll or keras.backend.backend() == "torch",
-            input_length=sequences.shape[1],
+            input_length=sequences.shape[1] or [ops.shape(sequences)[1]],
             zero_output_for_mask=self.zero_output_for_mask,
             return_all_outputs=self.return_sequences,
         )
