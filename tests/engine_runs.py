@@ -20,6 +20,7 @@ import keras
 import numpy as np
 import onnx_runs
 import sherpa_runs
+from exported_models import tensor_names
 from preset_families import V
 from preset_families import small
 from told import ROOT
@@ -95,25 +96,9 @@ class Exported:
     def saved_model(self):
         """Exports a SavedModel that returns all words as the most probable
         ones; a file beside it contains the names of its tensors."""
-        from tensorflow.core.protobuf import saved_model_pb2
-
         path = self.folder / "1"
         export(self.model, path, top_k=V)
-        message = saved_model_pb2.SavedModel.FromString(
-            path.joinpath("saved_model.pb").read_bytes()
-        )
-        names = {
-            signature: {
-                side: {
-                    name: tensor.name
-                    for name, tensor in getattr(definition, side).items()
-                }
-                for side in ("inputs", "outputs")
-            }
-            for signature, definition in message.meta_graphs[
-                0
-            ].signature_def.items()
-        }
+        names = tensor_names(path)
         path.with_suffix(".json").write_text(json.dumps(names))
         return path
 

@@ -4,6 +4,9 @@ import keras
 
 import memlm_keras as memlm
 
+# Where the pieces end that `step` reads, and different lengths of rows.
+STOPS, LENGTHS = (1, 5, 7), (2, 7, 5)
+
 
 def language_model(*recurrent, size=11, **arguments):
     return memlm.LanguageModel(size, 4, [*recurrent], **arguments)
@@ -11,6 +14,27 @@ def language_model(*recurrent, size=11, **arguments):
 
 def of_memory(memory, size):
     return language_model(keras.layers.GRU(6), size=size, memory=memory)
+
+
+def meta_graph(saved_model):
+    """Returns the graph of a SavedModel, with its signatures."""
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    content = (saved_model / "saved_model.pb").read_bytes()
+    return saved_model_pb2.SavedModel.FromString(content).meta_graphs[0]
+
+
+def tensor_names(saved_model):
+    """Returns the names of the tensors of each signature, `"inputs"` and
+    `"outputs"`."""
+    definitions = meta_graph(saved_model).signature_def
+    return {
+        signature: {
+            side: {name: one.name for name, one in getattr(found, side).items()}
+            for side in ("inputs", "outputs")
+        }
+        for signature, found in definitions.items()
+    }
 
 
 # Functions that make a model with a given vocabulary size.

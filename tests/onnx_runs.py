@@ -1,11 +1,11 @@
 """Runs ONNX files as engines do, for comparison with `step`."""
 
 import collections
-import json
 
 import keras
 import numpy as np
 from language_models import array
+from serving.engine_client import OnnxRuntime
 
 ROWS = 3
 
@@ -52,27 +52,9 @@ def by_step(lm, ids):
 
 def by_name(path, ids):
     """Computes the results of `by_step` from a file whose states have names."""
-    engine = session(path)
-    token_ids, *state = engine.get_inputs()
-    assert (token_ids.name, token_ids.type) == ("token_ids", "tensor(int64)")
-    assert token_ids.shape == ["rows", 1]
-    initial = json.loads(metadata(engine)["initial_state"])
-    carried = {}
-    for one in state:
-        begun = np.asarray(initial.get(one.name, 0), TYPES[one.type])
-        carried[one.name] = np.zeros((ROWS, *one.shape[1:]), begun.dtype)
-        carried[one.name] += begun
-    outputs = [output.name for output in engine.get_outputs()]
-    found = []
-    for column in ids:
-        answer = engine.run(None, {"token_ids": column, **carried})
-        answer = dict(zip(outputs, answer, strict=True))
-        found.append(answer.pop("log_probabilities"))
-        carried = {name: answer[f"next_{name}"] for name in carried}
-    return np.array(found), carried
-
-
-TYPES = {"tensor(float)": "float32", "tensor(int32)": "int32"}
+    engine = OnnxRuntime(str(path), ROWS)
+    found = [engine.step(column) for column in ids]
+    return np.array(found), engine.state
 
 
 def by_sherpa(path, ids):

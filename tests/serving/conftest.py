@@ -1,18 +1,16 @@
 """Exports one small model, and calls its signatures once for all tests."""
 
 import contextlib
-import pathlib
 import types
 
 import keras
 import numpy as np
 import pytest
-from told import python
+from exported_models import LENGTHS
+from exported_models import STOPS
 
 import memlm_keras as memlm
 from memlm_keras.serving import export
-
-FOLDER = pathlib.Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
@@ -25,18 +23,6 @@ def texts():
         "caf\u00e9 +7 -3/4 7a 1..2 word_1word_2 <unk> <eos> N",
         "word_3 word_8 word_8 " * 50,
     ]
-
-
-@pytest.fixture(scope="session")
-def stops():
-    """Returns where the pieces end that `step` reads."""
-    return [1, 5, 7]
-
-
-@pytest.fixture(scope="session")
-def lengths():
-    """Returns different lengths of rows."""
-    return [2, 7, 5]
 
 
 @pytest.fixture(scope="session")
@@ -105,32 +91,13 @@ def token_ids(vocabulary):
 
 
 @pytest.fixture(scope="session")
-def run_isolated():
-    """Returns a function that runs a script of this folder without this
-    checkout."""
-
-    def run(script, *arguments):
-        python("-I", FOLDER / script, *arguments, folder=FOLDER.root)
-
-    return run
-
-
-@pytest.fixture(scope="session")
 def signatures(saved_model):
     tf = pytest.importorskip("tensorflow")
     return tf.saved_model.load(str(saved_model)).signatures
 
 
 @pytest.fixture(scope="session")
-def meta_graph(saved_model):
-    from tensorflow.core.protobuf import saved_model_pb2
-
-    content = (saved_model / "saved_model.pb").read_bytes()
-    return saved_model_pb2.SavedModel.FromString(content).meta_graphs[0]
-
-
-@pytest.fixture(scope="session")
-def responses(signatures, token_ids, lengths, texts, stops):
+def responses(signatures, token_ids, texts):
     """Calls every signature at least once; returns all inputs and outputs."""
     responses = {}
 
@@ -153,7 +120,7 @@ def responses(signatures, token_ids, lengths, texts, stops):
     tf = pytest.importorskip("tensorflow")
     texts = np.array([text.encode() for text in texts])
     rows = np.arange(len(token_ids), dtype="int32")
-    lengths = np.array(lengths, "int32")
+    lengths = np.array(LENGTHS, "int32")
     call("serving_default", token_ids=token_ids)
     call("score", text=texts)
     call("score_ids", token_ids=token_ids, length=lengths)
@@ -167,7 +134,7 @@ def responses(signatures, token_ids, lengths, texts, stops):
         seed=rows,
     )
     initial = state = call("initial_state", rows=rows)
-    for start, stop in zip([0, *stops], stops):
+    for start, stop in zip([0, *STOPS], STOPS):
         outputs = call(
             f"step_{stop}",
             "step",

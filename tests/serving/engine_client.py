@@ -19,7 +19,7 @@ import numpy as np
 class OnnxRuntime:
     """Runs an ONNX file with named states in onnxruntime."""
 
-    def __init__(self, path):
+    def __init__(self, path, rows=1):
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -29,14 +29,20 @@ class OnnxRuntime:
         )
         self.names = [one.name for one in self.session.get_outputs()]
         types = {"tensor(float)": "float32", "tensor(int32)": "int32"}
+        facts = self.session.get_modelmeta().custom_metadata_map
+        initial = json.loads(facts["initial_state"])
         self.state = {
-            one.name: np.zeros((1, *one.shape[1:]), types[one.type])
+            one.name: np.full(
+                (rows, *one.shape[1:]),
+                initial.get(one.name, 0),
+                types[one.type],
+            )
             for one in self.session.get_inputs()
             if one.name != "token_ids"
         }
 
-    def step(self, token_id):
-        inputs = {"token_ids": np.array([[token_id]]), **self.state}
+    def step(self, token_ids):
+        inputs = {"token_ids": np.reshape(token_ids, (-1, 1)), **self.state}
         found = dict(zip(self.names, self.session.run(None, inputs)))
         self.state = {name: found[f"next_{name}"] for name in self.state}
         return found["log_probabilities"]

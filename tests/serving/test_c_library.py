@@ -4,10 +4,14 @@ import json
 
 import numpy as np
 import pytest
+from exported_models import tensor_names
 from numpy.testing import assert_allclose
+from told import ROOT
+from told import python
 
 pytestmark = [pytest.mark.backend("tensorflow"), pytest.mark.slow]
 
+CLIENT = ROOT / "tests" / "serving" / "c_client.py"
 IDS, STATE = np.zeros((1, 1, 3), "int32"), np.zeros((3, 1, 11), "float32")
 # Calls that the graph must refuse, since a server checks no shapes: the
 # signature, an input, a wrong array for this input, the right shape of the
@@ -24,35 +28,20 @@ WRONG = {f"{row[0]} {row[1]} {row[4]}": row for row in WRONG}
 
 
 @pytest.fixture(scope="module")
-def results(
-    saved_model,
-    signatures,
-    meta_graph,
-    responses,
-    run_isolated,
-    tmp_path_factory,
-):
+def results(saved_model, signatures, responses, tmp_path_factory):
     folder = tmp_path_factory.mktemp("c_library")
-    definitions = {name: meta_graph.signature_def[name] for name in signatures}
-    tensors = {
-        name: {"inputs": definition.inputs, "outputs": definition.outputs}
-        for name, definition in definitions.items()
-    }
-    arrays = dict(responses)
-    calls = [call_of(tensors, signature) for signature in sorted(tensors)]
+    tensors, arrays = tensor_names(saved_model), dict(responses)
+    calls = [call_of(tensors, signature) for signature in sorted(signatures)]
     for label, (signature, name, arrays[label], *_) in WRONG.items():
         call = call_of(tensors, signature) | {"error": label}
-        call["inputs"][tensors[signature]["inputs"][name].name] = label
+        call["inputs"][tensors[signature]["inputs"][name]] = label
         calls.append(call)
     (folder / "calls.json").write_text(json.dumps(calls))
     np.savez(folder / "arrays.npz", **arrays)
-    run_isolated(
-        "c_client.py",
-        saved_model,
-        folder / "calls.json",
-        folder / "arrays.npz",
-        folder / "results.npz",
-    )
+    names = ("calls.json", "arrays.npz", "results.npz")
+    files = [folder / name for name in names]
+    # Without this checkout.
+    python("-I", CLIENT, saved_model, *files, folder=folder)
     return dict(np.load(folder / "results.npz"))
 
 
@@ -61,7 +50,7 @@ def call_of(tensors, signature):
     names."""
     return {
         side: {
-            tensor.name: f"{prefix}{signature}/{name}"
+            tensor: f"{prefix}{signature}/{name}"
             for name, tensor in tensors[signature][side].items()
         }
         for side, prefix in (("inputs", "inputs/"), ("outputs", ""))

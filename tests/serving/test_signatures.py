@@ -4,6 +4,9 @@ import re
 
 import numpy as np
 import pytest
+from exported_models import LENGTHS
+from exported_models import STOPS
+from exported_models import meta_graph
 from language_models import array
 from numpy.testing import assert_allclose
 from scipy.special import log_softmax
@@ -101,15 +104,15 @@ def test_score_equals_the_model(model, vocabulary, responses, texts):
         assert not flags[length:].any()
 
 
-def test_score_ids_equals_the_model(model, responses, token_ids, lengths):
-    for row, length in enumerate(lengths):
+def test_score_ids_equals_the_model(model, responses, token_ids):
+    for row, length in enumerate(LENGTHS):
         expected = model.score(token_ids[row : row + 1, :length])[0]
         actual = responses["score_ids/log_probabilities"][row]
         assert_allclose(actual[: length - 1], expected, rtol=1e-5, atol=1e-5)
         assert not actual[length - 1 :].any()
         total = responses["score_ids/log_probability"][row]
         assert_allclose(total, expected.sum(), rtol=1e-5)
-    assert responses["score_ids/length"].tolist() == [n - 1 for n in lengths]
+    assert responses["score_ids/length"].tolist() == [n - 1 for n in LENGTHS]
 
 
 def require_step(responses, label, model, ids, state, row):
@@ -141,17 +144,17 @@ def require_step(responses, label, model, ids, state, row):
     return state
 
 
-def test_steps_equal_the_model(model, responses, token_ids, lengths, stops):
+def test_steps_equal_the_model(model, responses, token_ids):
     for row, ids in enumerate(token_ids):
         state, start = model.initial_state(1), 0
-        for stop in stops:
+        for stop in STOPS:
             label = f"step_{stop}"
             state = require_step(
                 responses, label, model, ids[start:stop], state, row
             )
             start = stop
         # Rows of different lengths.
-        ids = ids[: lengths[row]]
+        ids = ids[: LENGTHS[row]]
         require_step(responses, "step", model, ids, model.initial_state(1), row)
 
 
@@ -192,10 +195,11 @@ def test_greedy_writing_equals_the_model(model, vocabulary, responses, texts):
 
 
 @pytest.fixture(scope="module")
-def operations(meta_graph):
-    functions = meta_graph.graph_def.library.function
+def operations(saved_model):
+    graph = meta_graph(saved_model).graph_def
+    functions = graph.library.function
     nodes = [node for function in functions for node in function.node_def]
-    return {node.op for node in [*meta_graph.graph_def.node, *nodes]}
+    return {node.op for node in [*graph.node, *nodes]}
 
 
 def test_graph_has_core_cpu_operations_only(operations):
