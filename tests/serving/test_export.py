@@ -34,9 +34,18 @@ def test_without_a_version_it_is_the_next(name, tmp_path):
         check_path(folder)
 
 
-def test_a_format_that_was_forgotten_is_named(tmp_path):
-    with pytest.raises(ValueError, match='Did you mean format="onnx"'):
-        check_path(tmp_path / "kvp.onnx")
+def test_files_have_their_suffix_and_are_kept(tmp_path):
+    file, other = tmp_path / "kvp.onnx", tmp_path / "kvp"
+    file.touch()
+    for path, format, error, message in (
+        (file, "tf_saved_model", ValueError, 'Did you mean format="onnx"'),
+        (file, "onnx", FileExistsError, "`overwrite=True` to replace"),
+        (other, "onnx", ValueError, "end with .onnx .* Try: .*kvp.onnx"),
+        (other, "litert", ValueError, "end with .tflite .* Try: .*kvp.tflite"),
+    ):
+        with pytest.raises(error, match=message):
+            check_path(path, format=format)
+    assert check_path(file, overwrite=True, format="onnx") == file
 
 
 @pytest.mark.backend("tensorflow")
@@ -59,6 +68,9 @@ def test_earlier_exports_are_kept(model, vocabulary, tmp_path):
     assert names(tmp_path) == ["1", "11"]
 
 
+LITERT = {"path": "x.tflite", "format": "litert"}
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -72,12 +84,16 @@ def test_earlier_exports_are_kept(model, vocabulary, tmp_path):
         ({"top_k": 0}, "`top_k` must be an integer of at least 1"),
         ({"top_k": 31}, "`top_k` must be no more .* 30. Received: top_k=31"),
         ({"max_length": 0}, "`max_length` must be an integer of at least 1"),
+        ({"rows": 2}, '`rows` is an option of format="litert".* rows=2'),
+        (LITERT | {"rows": 0}, "`rows` must be an integer of at least 1"),
+        (LITERT | {"quantize": "int4"}, "must be one of 'int8'.*'int4'"),
     ],
 )
 def test_bad_arguments(arguments, message, model, vocabulary, tmp_path):
     arguments = {"model": model, "vocabulary": vocabulary, **arguments}
+    path = tmp_path / arguments.pop("path", "1")
     with pytest.raises(ValueError, match=message):
-        export(path=tmp_path / "1", **arguments)
+        export(path=path, **arguments)
     assert names(tmp_path) == []
 
 

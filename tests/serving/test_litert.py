@@ -85,25 +85,6 @@ def test_vocabulary_is_at_the_end_of_the_file(path, vocabulary, tmp_path):
     assert found == vocabulary
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ({"path": "1"}, "`path` must end with .tflite .* Try: .*1.tflite"),
-        ({"rows": 0}, "`rows` must be an integer of at least 1"),
-        ({"quantize": "int4"}, "`quantize` must be one of 'int8'.*'int4'"),
-        (
-            {"path": "1", "format": "tf_saved_model", "rows": 2},
-            '`rows` is an option of format="litert".* Received: rows=2',
-        ),
-    ],
-)
-def test_bad_arguments(arguments, message, model, tmp_path):
-    name = arguments.pop("path", "x.tflite")
-    with pytest.raises(ValueError, match=message):
-        export(model, tmp_path / name, **{"format": "litert", **arguments})
-    assert list(tmp_path.iterdir()) == []
-
-
 OTHERS = {
     **MODELS,
     "states_that_move_on": lambda: language_model(

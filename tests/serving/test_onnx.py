@@ -86,16 +86,6 @@ def test_it_knows_its_words(streamed, vocabulary):
     assert '"café"' in properties["tokens"]
 
 
-def test_earlier_exports_are_kept(model, streamed, tmp_path):
-    before = streamed.read_bytes()
-    with pytest.raises(FileExistsError, match="`overwrite=True` to replace"):
-        export(model, streamed, format="onnx")
-    with pytest.raises(ValueError, match=r"end with .onnx.*Try: .*model.onnx"):
-        export(model, tmp_path / "model", format="onnx")
-    assert streamed.read_bytes() == before
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_missing_package_is_named(model, tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match="pip install onnx tf2onnx"):

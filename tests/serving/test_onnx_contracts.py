@@ -73,14 +73,6 @@ def test_shallow_fusion(lm, tokens, tmp_path):
     assert [one.name for one in outputs] == ["scores", "next_h", "next_c"]
 
 
-@pytest.mark.slow
-def test_shallow_fusion_with_a_cache(lm, tmp_path):
-    cache = memlm.mixtures.NeuralCache(size=4, theta=0.5, weight=0.3)
-    cached, path = lm.with_mixture(cache), tmp_path / "lm.onnx"
-    export(cached, path, format="onnx", contract="sherpa")
-    require_shallow_fusion(cached, path, 12)
-
-
 def test_rescoring(lm, tmp_path):
     path = tmp_path / "lm.onnx"
     export(lm, path, format="onnx", contract="sherpa_offline")
@@ -111,11 +103,6 @@ def test_ids_that_are_not_the_recognisers_are_refused(lm, tokens, tmp_path):
         (plain, sherpa, "from_tokens_file.*NoneType"),
         (lm, {**onnx, "tokens": tokens}, "`tokens` needs a `contract`"),
         (lm, {**onnx, "contract": "kaldi"}, "one of 'sherpa', 's.*kaldi"),
-        (
-            lm,
-            {"path": tmp_path / "1", "contract": "sherpa"},
-            '`contract` is an option of .*"onnx"',
-        ),
     ):
         with pytest.raises(ValueError, match=message):
             export(model, **arguments)
