@@ -89,9 +89,20 @@ def test_a_state_dict(tied, tmp_path, vocabulary):
     lm.save(tmp_path / "model.keras")
 
 
+class Harmful:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
+
+
 @pytest.mark.parametrize("zipped", [False, True])
-def test_a_whole_model(zipped, tmp_path, vocabulary, monkeypatch):
+def test_no_code_of_a_whole_model_is_run(
+    zipped, tmp_path, vocabulary, monkeypatch
+):
     model = make(4, 5)
+    model.harm = Harmful(tmp_path / "harm")
     path = tmp_path / "model.pt"
     save_whole(
         torch.nn.DataParallel(model),
@@ -103,6 +114,7 @@ def test_a_whole_model(zipped, tmp_path, vocabulary, monkeypatch):
     lm = LanguageModel.from_torch(path, vocabulary, tokenizer)
     require_equal(lm, model)
     assert lm.vocabulary.encode("THE CAT").min() > 1
+    assert not (tmp_path / "harm").exists()
 
 
 class OldParameter(torch.nn.Parameter):
@@ -136,28 +148,6 @@ def test_a_whole_model_of_an_old_version(tmp_path, vocabulary, monkeypatch):
     save_whole(old, path, monkeypatch, _use_new_zipfile_serialization=False)
     assert b"_rebuild_tensor\n" in path.read_bytes()
     require_equal(LanguageModel.from_torch(path, vocabulary), model)
-
-
-class Harmful:
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return open, (str(self.path), "w")
-
-
-@pytest.mark.parametrize("zipped", [False, True])
-def test_no_code_is_run(zipped, tmp_path, vocabulary, monkeypatch):
-    model = make(4, 5)
-    model.harm = Harmful(tmp_path / "harm")
-    save_whole(
-        model,
-        tmp_path / "model.pt",
-        monkeypatch,
-        _use_new_zipfile_serialization=zipped,
-    )
-    LanguageModel.from_torch(tmp_path / "model.pt", vocabulary)
-    assert not (tmp_path / "harm").exists()
 
 
 def state(**changes):
