@@ -221,7 +221,7 @@ TOKENS[[3, 9, 20, 33, 40, 44, 61, 77, 90, 104, 119]] = 0
 HEADS = {
     "own": lambda: OutputProjection(),
     "tied": lambda: TiedProjection(),
-    "without_bias": lambda: OutputProjection(use_bias=False),
+    "without_bias": lambda: TiedProjection(use_bias=False),
 }
 
 
@@ -258,7 +258,9 @@ def outcome(model, loss="auto", **arguments):
     [("own", "auto"), ("tied", False), ("without_bias", False)],
 )
 def test_training_and_scoring_by_either_way(head, jit_compile, monkeypatch):
-    plain, history = outcome(made(head), jit_compile=jit_compile)
+    model = made(head)
+    assert hasattr(model.head, "bias") == (head != "without_bias")
+    plain, history = outcome(model, jit_compile=jit_compile)
     ran = []
     original = projection.block_losses
     small_blocks(monkeypatch, 5 * V)

@@ -1,7 +1,6 @@
 """Tests reading with an explicit state: whole texts, pieces, single steps."""
 
 import keras
-import numpy as np
 import pytest
 from language_models import V
 from language_models import close
@@ -12,7 +11,6 @@ from language_models import shared
 from language_models import stepped
 from language_models import tokens_of
 
-from memlm_keras import heads
 from memlm_keras.data import Batches
 
 pytestmark = pytest.mark.backend
@@ -55,20 +53,6 @@ def test_recurrent_layers_above_the_memory():
     for name, value in zip(names, [*lower, *upper], strict=True):
         close(state[name], value)
     close(model.attention(tokens), attention)
-
-
-def test_an_output_projection_without_bias():
-    for head, tie_embeddings in (
-        (heads.OutputProjection(use_bias=False), False),
-        (heads.TiedProjection(use_bias=False), True),
-    ):
-        model = make(embedding_dim=4, head=head)
-        assert model.tie_embeddings == tie_embeddings
-        plain = make(embedding_dim=4, tie_embeddings=tie_embeddings)
-        assert plain.count_params() - model.count_params() == V
-        tokens = tokens_of(2, 3)
-        plain.set_weights([*model.get_weights(), np.zeros(V, "float32")])
-        close(model(tokens), plain(tokens))
 
 
 def test_batches_are_scored_with_the_state_carried():
