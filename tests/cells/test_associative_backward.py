@@ -1,5 +1,5 @@
-"""Tests that the hand-written backward pass gives the gradients of the cell's
-steps."""
+"""Compares the hand-written backward pass of associative cells with gradients
+of the cells' steps."""
 
 import keras
 import numpy as np

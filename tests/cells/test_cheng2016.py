@@ -1,4 +1,4 @@
-"""Tests the LSTM that attends to its own states and a source's states."""
+"""Tests the LSTM that attends to its own states and to states of a source."""
 
 import keras
 import numpy as np
@@ -27,8 +27,8 @@ def make(units=3, window=4, fusion=False, input_dim=2):
 
 
 def by_name(cell, values=None):
-    """Returns the weights in the paper's layout, which multiply from the
-    left."""
+    """Returns a dict of the weights by the paper's symbols, as matrices that
+    multiply from the left."""
     if values is None:
         values = [arrays(w).astype("float64") for w in cell.trainable_variables]
     named = {
@@ -57,7 +57,7 @@ def by_name(cell, values=None):
 
 
 def states_with(cell, source, batch_size=1):
-    """Returns initial states with a source's tape, followed by empty slots."""
+    """Returns initial states whose tape begins with the source's states."""
     states = [arrays(state) for state in cell.get_initial_state(batch_size)]
     h = cell.units
     tape = np.zeros((cell.window, 3 * h), "float32")

@@ -100,7 +100,7 @@ def test_masked_steps_are_passed_over(name, inputs):
     alone, *expected = arrays(layer(inputs[MASKS].reshape(2, 3, INPUTS)))
     assert_close(outputs[MASKS].reshape(2, 3, -1), alone)
     assert_close(states, expected)
-    # At a masked step, the output repeats the previous output.
+    # At a masked step, a layer repeats the output of the previous step.
     np.testing.assert_array_equal(outputs[0, 2:4], outputs[0, 3:])
     np.testing.assert_array_equal(outputs[1, 1], outputs[1, 2])
 

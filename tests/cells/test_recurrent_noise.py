@@ -1,4 +1,4 @@
-"""Zoneout and recurrent dropout."""
+"""Tests zoneout and recurrent dropout."""
 
 import keras
 import numpy as np
@@ -34,7 +34,7 @@ every_cell = pytest.mark.parametrize("name", CELLS)
 
 
 def make(name, units, input_dim=None, **arguments):
-    """Returns a cell with large and different weights."""
+    """Returns a cell whose weights are large and differ from each other."""
     kind, rates, _ = CELLS[name]
     cell = kind(units, **{**initializers(), **rates, **arguments})
     if input_dim:
@@ -43,7 +43,7 @@ def make(name, units, input_dim=None, **arguments):
 
 
 def random_arrays(name, seed, batch_size, time, input_dim, units):
-    """Draws inputs, states and possible noise."""
+    """Draws inputs, states and noise that the cell itself could draw."""
     random = np.random.default_rng(seed)
     states = 1 if "gru" in name else 2
     noise_units = 2 * units if name == "zoneout" else units
@@ -133,7 +133,7 @@ def test_each_unit_is_kept_with_its_probability():
     assert set(np.unique(noise)) == {0.0, 1.0}
     for part, rate in zip(np.split(noise, 2, axis=-1), RATES):
         np.testing.assert_allclose(part.mean(), rate, atol=0.02)
-        # Noise differs between rows and steps.
+        # The cell draws other noise for each row and each step.
         for axis in (0, 1):
             assert (part != np.roll(part, 1, axis)).mean() > rate
     assert (noise[..., :50] != noise[..., 50:]).any()

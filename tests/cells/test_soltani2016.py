@@ -23,14 +23,14 @@ every_cell = pytest.mark.parametrize("name", CELLS)
 
 
 def make(name, input_dim, units, order=3, **arguments):
-    """Returns a built cell with large and different weights."""
+    """Returns a built cell whose weights are large and all different."""
     cell = CELLS[name](units, order, **arguments, **initializers())
     cell.build((None, input_dim))
     return cell
 
 
 def symbols(cell, weights=None):
-    """Returns the weights by the equations' symbols, transposed as printed."""
+    """Returns a dict from the equations' symbols to transposed weights."""
     if weights is None:
         weights = [weight.astype("float64") for weight in cell.get_weights()]
     kernel, *recurrent_kernels, bias = weights

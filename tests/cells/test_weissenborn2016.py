@@ -31,7 +31,7 @@ every_source = pytest.mark.parametrize("source_key", SOURCES)
 
 
 def make(kind, source_key, units=4, num_copies=3, input_dim=3, **arguments):
-    """Returns a built cell with large and different weights."""
+    """Returns a built cell whose weights are large and all different."""
     arguments["num_copies"] = num_copies
     arguments["kernel_initializer"] = uniform()
     dual = source_key is not None
@@ -58,7 +58,7 @@ def make(kind, source_key, units=4, num_copies=3, input_dim=3, **arguments):
 
 
 def run_reference(kind, cell, inputs, states, weights=None):
-    """Runs the reference; returns outputs and new flat states in float64."""
+    """Runs the reference; returns outputs and a list of new float64 states."""
     if weights is None:
         weights = {
             weight.path: keras.ops.convert_to_numpy(weight).astype("float64")

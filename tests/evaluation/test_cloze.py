@@ -53,8 +53,8 @@ def make_questions(count, seed=0, sentences=20):
 
 
 def scored_one_by_one(model, question):
-    """Scores each candidate by reading the whole text from the initial
-    state."""
+    """Returns each candidate's score, for which the model reads the whole text
+    from the initial state."""
     end = VOCABULARY.end_of_sentence
     scores = []
     for candidate in question.candidates:
@@ -157,8 +157,8 @@ def test_scores_go_on_from_a_state():
 
 
 def test_the_most_probable_candidate_is_chosen(capsys):
-    # This model ignores the context, and a word with a larger id is more
-    # probable.
+    # The model ignores the context, and gives words with larger ids a larger
+    # probability.
     model = LanguageModel(V, 4, [keras.layers.LSTM(4)])
     kernel, bias = model.head.weights
     kernel.assign(np.zeros(kernel.shape))
@@ -170,7 +170,7 @@ def test_the_most_probable_candidate_is_chosen(capsys):
         # In a tie, the first candidate is chosen.
         ClozeQuestion((), ("XXXXX",), "you", ("you", "me", "them")),
         ClozeQuestion((), ("XXXXX",), "you", ("me", "you", "them")),
-        # The answer is known alone, but unknown with the ending "'s".
+        # The vocabulary has the answer "w3", but not the word "w3's".
         ClozeQuestion((), ("w1", "XXXXX's"), "w3", ("w2", "w3")),
     ]
     result = cloze_accuracy(model, questions, VOCABULARY)

@@ -1,4 +1,4 @@
-"""Tests dynamic evaluation against float64 loops with finite differences."""
+"""Compares dynamic evaluation with float64 loops and finite differences."""
 
 import keras
 import numpy as np
@@ -38,7 +38,7 @@ def values_of(model):
 
 
 def nats(weights, inputs, targets, hidden):
-    """Computes the losses of each step of a simple RNN, and the last state."""
+    """Returns the loss of each step of a simple RNN, and the last state."""
     embeddings, kernel, recurrent, bias, head, head_bias = weights
     found = []
     for word, target in zip(inputs, targets):
@@ -58,7 +58,7 @@ def differences(weights, inputs, targets, hidden):
 
 
 def reference(model, tokens, length, rate, decay, squares=None, epsilon=2e-5):
-    """Computes the losses of a text in segments, and the last weights."""
+    """Evaluates a text in segments; returns its losses and the last weights."""
     weights, trained = values_of(model), values_of(model)
     hidden, inputs, found = np.zeros(UNITS), np.append(0, tokens[:-1]), []
     if squares is not None:
@@ -103,7 +103,7 @@ def test_scores_and_weights_equal_the_reference(rule, model):
         found = keras.ops.convert_to_numpy(found)
         np.testing.assert_allclose(found, expected_value, rtol=1e-3, atol=1e-4)
         assert np.abs(expected_value - old).max() > 1e-2
-    # The model's own weights have not changed.
+    # Dynamic evaluation does not change the weights of the model itself.
     for found, expected_value in zip(values_of(model), before):
         np.testing.assert_array_equal(found, expected_value)
     again, _ = evaluator.score_batches(Batches(tokens, 1, 4))

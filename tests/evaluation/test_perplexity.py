@@ -21,7 +21,7 @@ pytestmark = pytest.mark.backend
 
 @pytest.fixture(scope="module")
 def model():
-    """Returns a model that tests share and do not change."""
+    """Returns a model that tests share, so no test may change the model."""
     return LanguageModel(13, 6, [keras.layers.LSTM(8)], KeyValue(3))
 
 
@@ -78,7 +78,7 @@ def test_the_result_is_arithmetic():
 
 
 class Pieces:
-    """A vocabulary in which only ids from 5 on begin a word."""
+    """A vocabulary of pieces of words, of which ids from 5 on begin a word."""
 
     def count_words(self, ids):
         return int(np.sum((ids >= 5) | (ids == 0)))
@@ -119,15 +119,14 @@ def test_salton_leaves_first_words_out_and_divides_by_all_tokens(model, capsys):
         model.score(np.array([[0, *sentence]])).astype("float64")[0]
         for sentence in ([5, 7, 8, 0], [0], [6, 0])
     )
-    # The protocol omits the first words: 5, the end of the empty sentence, and
-    # 6.
+    # The protocol omits the first token of each sentence: 5, 0 and 6.
     loss = -(first[1] + first[2] + first[3] + third[1])
     found = result.others["salton2017"]
     assert found.loss == pytest.approx(loss, rel=1e-5)
     assert (found.predicted_tokens, found.total_tokens) == (4, 7)
     assert found.nats == pytest.approx(loss / 7, rel=1e-5)
     assert found.perplexity == pytest.approx(np.exp(loss / 7), rel=1e-5)
-    # The additional protocol does not change the standard protocol.
+    # `also` does not change the result of the standard protocol.
     assert result.predicted_tokens == result.total_tokens == 7
     whole = -(first.sum() + second.sum() + third.sum())
     assert result.loss == pytest.approx(whole, rel=1e-5)
@@ -145,7 +144,7 @@ def test_wrong_batches_for_other_protocols(model, tokens):
 
 # === Losses of sentences ===
 
-# Two of the sentences are equal, and one is empty.
+# Two sentences of this text are equal, and one sentence is empty.
 TOKENS = np.array([5, 3, 0, 7, 0, 5, 3, 0, 0, 9, 8, 4, 6, 2, 0], "int32")
 STARTS = sentence_starts(TOKENS)
 

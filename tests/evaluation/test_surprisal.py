@@ -1,4 +1,4 @@
-"""Tests surprisal, entropy and rank against float64 sums over the
+"""Compares surprisal, entropy and rank with float64 sums over the
 vocabulary."""
 
 import types
@@ -33,8 +33,8 @@ TEXT = "w1 w5 w5\nw3\nzebra w1 w5 w20\n\nw7 w7 w1"
 
 
 def distributions(read, sentences, rows, time):
-    """Returns log-probabilities `(tokens + 1, V)` of each sentence and of the
-    text.
+    """Returns log-probabilities `(tokens + 1, V)` of sentences, and of the text
+    that joins the sentences.
 
     Inputs are padded to `rows` and `time`, so that one shape is compiled.
     """
@@ -161,7 +161,7 @@ def test_documents_begin_anew():
         found.surprisal, np.concatenate([p.surprisal for p in parts]), rtol=1e-5
     )
     assert found.sentence.tolist() == [1, 1, 1, 1, 2, 2, 3, 3, 3, 3]
-    # The entropy after a document is that of a first word.
+    # After a document, the next entropy is the entropy of a first word.
     expected = found.entropy[[5, 9]] - found.entropy[0]
     reductions = found.entropy_reduction[[5, 9]]
     np.testing.assert_allclose(reductions, expected, atol=1e-5)
@@ -188,7 +188,7 @@ def test_a_model_that_goes_on_learning(reset, evaluator):
     # The evaluator does not learn from padding after the text.
     for weight, value in zip(evaluator.weights, learned):
         close(weight, value, 1e-4)
-    # Only the first segment is read with the model's own weights.
+    # The evaluator reads only the first segment with the model's weights.
     fixed = surprisal(evaluator.lm, text, VOCABULARY, "nats", reset).entropy
     np.testing.assert_allclose(found.entropy[:5], fixed[:5], rtol=1e-4)
     assert np.abs(found.entropy - fixed)[5:].min() > 1e-4
@@ -239,7 +239,7 @@ def test_pieces_of_words_are_joined():
         assert by_word[1] == by_piece[1] + by_piece[2]
         assert by_word.sum() == pytest.approx(by_piece.sum())
         np.testing.assert_array_equal(by_word[[0, 3]], by_piece[[0, 4]])
-    # If tokens are words, `by_word` changes nothing.
+    # If all tokens are whole words, `by_word` changes nothing.
     found = model.surprisal("w1 w2", VOCABULARY)
     assert found.by_word(VOCABULARY).to_tsv() == found.to_tsv()
 

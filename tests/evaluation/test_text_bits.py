@@ -1,4 +1,4 @@
-"""Tests bits per word and per character against results computed by hand."""
+"""Compares bits per word and per character with values computed by hand."""
 
 import math
 from collections import Counter
@@ -15,7 +15,7 @@ LINES = ["the cat  sat", "the\tcat ran off", " the zebra", "a cat"]
 
 @pytest.fixture
 def read(tmp_path):
-    """`read(**arguments)`: loads one text as training, validation and test."""
+    """`read(**arguments)`: loads one text as all three splits of a corpus."""
     path = tmp_path / "text.txt"
     path.write_text("\n".join(LINES) + "\n")
 
@@ -26,7 +26,7 @@ def read(tmp_path):
 
 
 def spelled(word, words):
-    """Computes the bits of a word's spelling from the formula."""
+    """Returns the bits of the spelling of `word`, computed by the formula."""
     seen = [("\0\0" + each + "\n") for each in words]
     trigrams = [t[i - 2 : i + 1] for t in seen for i in range(2, len(t))]
 

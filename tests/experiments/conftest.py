@@ -1,4 +1,4 @@
-"""Fixtures with a small text, and calls of `memlm` as by users."""
+"""Fixtures with a small text, and calls of `memlm` like those of users."""
 
 import json
 import shutil
@@ -22,10 +22,10 @@ def results_of(folder):
 
 @pytest.fixture
 def memlm(folder, memlm_command):
-    """`memlm(*arguments)`: runs the command in the text's folder; returns its
-    status and output.
+    """`memlm(*arguments)`: runs `memlm` in the text's folder; returns the exit
+    status and the output.
 
-    The exit status must be `status`, and an error must be one line.
+    The exit status must be `status`, and an error message must be one line.
     """
 
     def call(*arguments, status=0):
@@ -39,9 +39,8 @@ def memlm(folder, memlm_command):
 
 @pytest.fixture
 def refused(memlm):
-    """`refused(message, *arguments)`: the command fails with a usage error.
-
-    ` ... ` in the message stands for any words.
+    """`refused(message, *arguments)`: requires that `memlm` fails with a usage
+    error. ` ... ` in the message stands for any words.
     """
 
     def call(message, *arguments):
@@ -86,13 +85,13 @@ def run(finished, folder):
 
 @pytest.fixture
 def few_segments(monkeypatch):
-    """Makes dynamic evaluation fast, with few and longer segments."""
+    """Makes dynamic evaluation faster by fewer, longer segments."""
     monkeypatch.setattr(measurements, "_DYNAMIC", {"steps": 20, "segments": 5})
 
 
 @pytest.fixture(scope="session")
 def classifier(tmp_path_factory):
-    """Saves an untrained classifier; returns the path."""
+    """Saves an untrained classifier; returns the path of its file."""
     path = tmp_path_factory.mktemp("classifier") / "pairs.keras"
     memlm_keras.EntailmentClassifier.from_preset(
         "weissenborn2016/lstm_attention",

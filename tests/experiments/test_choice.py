@@ -1,5 +1,5 @@
-"""Tests the choice of a preset for a text, and the comparison of a finished run
-with n-gram models."""
+"""Tests which preset a text gets, and the comparison of a finished run with
+n-gram models."""
 
 import pathlib
 import re
@@ -56,7 +56,7 @@ def test_what_is_given_is_kept(novel):
 
 
 class Corpus(NamedTuple):
-    """A corpus with only the attributes that the choice reads."""
+    """A corpus with only the attributes that `choose_preset` reads."""
 
     tokens: int
     words: int
@@ -153,13 +153,13 @@ def test_the_script_of_a_text_decides_how_words_are_split(folder):
     choice = choose_preset(str(folder / "notes.txt"))
     assert choice.options["tokenize"] == "characters"
     assert "few spaces" in choice.reasons[0]
-    # For a paper's preset, the user must choose the tokenization.
+    # With a paper's preset, the user must set the tokenization.
     with pytest.raises(ValueError, match="--tokenize=characters"):
         choose_preset(str(folder / "notes.txt"), "key_value_predict")
 
 
 def test_the_training_text_decides_how_words_are_split(tmp_path):
-    """Neither blank lines nor the test text, whose name comes first, decide."""
+    """Blank lines are ignored, and so is the test text, which is read first."""
     for split, line in {"test": "a , b .", "train": "今天天气很好。"}.items():
         (tmp_path / split).mkdir()
         text = "\n" * 1200 + f"{line}\n" * 9
@@ -176,7 +176,7 @@ def test_a_papers_row_is_fitted_to_a_text(novel):
     assert experiment.preset["units"] < published.preset["units"]
     assert experiment.settings["batch_size"] < published.settings["batch_size"]
     assert choice.options["learning_rate"] == 0.003
-    # The presets already use an Adam, this package's or Keras' own.
+    # The presets already use Adam, so `choose_preset` sets no optimizer.
     other = choose_preset(str(novel), "weissenborn2016/gru_language_model")
     assert not {"optimizer"} & {*choice.options, *other.options}
 
@@ -215,17 +215,17 @@ def test_training_without_the_name_of_a_preset(memlm, novel, folder):
         *("Kneser-Ney with a cache", "dynamic evaluation", "It writes:"),
     ):
         assert said in told.out
-    # The comparison has printed this result.
+    # The line of the comparison already has this result.
     assert "dynamic, test:" not in told.out
     # An LSTM without a memory has no attention.
     assert "memlm generate" in told.out and "memlm attention" not in told.out
-    # Few English words do not make a text English.
+    # The text has too few English words for advice on the English model.
     assert "memlm/english" not in told.out
     assert (run / "curve.png").read_bytes().startswith(b"\x89PNG")
     again = memlm(*command)
     assert "finished, and is not trained again" in again.out
     assert "Kneser-Ney with a cache" in again.out
-    # The printed command, with all flags, finds the same run.
+    # The recipe in the run folder has the options that were chosen.
     experiment = Experiment(**RunFolder(run).recipe())
     assert experiment.settings["dropout"] == results_of(run)["dropout"]
 
@@ -259,7 +259,7 @@ def test_commands_that_are_proposed_are_accepted(memlm, folder, flags):
 def test_wrong_flags_are_refused_before_a_choice(memlm, novel, flag, preset):
     told = memlm("train", *preset, "--dataset=novel.txt", flag, status=2)
     assert "Chosen" not in told.out
-    # Only `--samples` is checked after the text is read.
+    # All flags except `--samples` are checked before the text is read.
     assert not told.out or flag == "--samples=2"
     assert flag.strip("-").partition("=")[0] in told.err
 
@@ -285,7 +285,7 @@ def test_a_trained_model_is_named_where_the_text_is_english(memlm, folder):
     flags = ("--epochs=1", "--verbose=2", "--nocompare")
     told = memlm("train", "--dataset=ships.txt", *flags)
     assert "memlm train memlm/english --dataset=ships.txt" in told.out
-    # Text in the prepared form of corpora is not like the English model's text.
+    # Without punctuation, the text differs from the English model's text.
     write_lines(folder / "ships.txt", lines)
     assert not choose_preset("ships.txt").is_english
 
@@ -493,7 +493,7 @@ def test_the_output_layer_reads_a_text_once(compared, monkeypatch):
             assert found[split][name] == pytest.approx(value, rel=1e-5)
     plain = memlm_keras.evaluation.perplexity(model, batches, verbose=0)
     assert measured == pytest.approx(plain.loss, rel=1e-5)
-    # Scores of another model are not reused.
+    # `scores` does not return the stored scores of another model.
     scores, weights = experiment.scores(cached, "test")
     assert -np.sum(scores * weights) == pytest.approx(expected.loss, rel=1e-5)
 
@@ -504,7 +504,7 @@ def test_words_that_were_gained_most():
     words = np.array([sea] * 4 + [man] * 3 + [old] * 2 + [the] * 9)
     bits = np.array([1.0] * 4 + [2.0] * 3 + [9.0] * 2 + [0.04] * 9)
     found = comparison._gained(vocabulary, words, np.log(2) * bits)
-    # `old` is too rare to be listed, and `the` gains too little.
+    # The list omits `old`, which is too rare, and `the`, which gains little.
     assert [word for word, *_ in found] == ["man", "sea"]
     assert [count for _, count, _ in found] == [3, 4]
     assert [bits for *_, bits in found] == pytest.approx([2.0, 1.0])

@@ -87,7 +87,7 @@ def test_from_text_to_a_model_that_serves(memlm, refused, folder):
     lines = told.out.split()
     assert told.status == 0 and "2 sentences:" in told.out
     assert lines[0] == "the" and float(lines[1]) < 0
-    # A model file without its run folder is enough.
+    # `memlm score` also reads a model file that is in no run folder.
     shutil.copy(run / "model.keras", folder / "alone.keras")
     told = memlm("score", "alone.keras", "the man")
     assert told.out.split()[:2] == lines[:2]
@@ -115,7 +115,7 @@ def test_surprisals_of_a_file(memlm, refused, run, folder):
     assert memlm("surprisal", run, "stimuli.txt", *flags).out == ""
     header, first, *rest = (folder / "words.tsv").read_text().splitlines()
     assert "entropy_reduction_nats" in header
-    # Both sentences begin in the same way.
+    # After a reset, the first words of both lines have the same entropy.
     assert first.split("\t")[4] == rest[2].split("\t")[4]
 
     _, learned = table(run, "stimuli.txt", "--rate=0.5")
@@ -127,7 +127,7 @@ def test_surprisals_of_a_file(memlm, refused, run, folder):
     memlm("train", "kneser_ney_2", "--dataset=text")
     (counts,) = (folder / "runs").glob("*kneser*")
     _, counted = table(counts, "stimuli.txt")
-    # An n-gram model reads lines independently.
+    # With an n-gram model, `--reset` changes nothing.
     assert counted == table(counts, "stimuli.txt", "--reset")[1]
 
     (folder / "empty.txt").write_text("\n")
@@ -352,7 +352,7 @@ def test_minimal_pairs(memlm, refused, run, folder):
     assert "--published has no accuracy of these paradigms." in told.out
     assert "| lstm |" not in told.out
 
-    # Compare with another seed, and with a trained model without a run folder.
+    # Compare runs of two seeds with a trained model that has no run folder.
     other = run.with_name(run.name.replace("seed0", "seed1"))
     shutil.copytree(run, other)
     config = json.loads((other / "config.json").read_text())
@@ -381,7 +381,7 @@ def test_suites(memlm, refused, run, folder):
     )
     flags = ("--published=others.csv", "--plot=a.png", "--out=a.tsv")
     told = memlm("pairs", run, "mine.json", *flags)
-    # Both have unknown words.
+    # Both items of the suite have unknown words.
     line = r"\| circuit Agreement \| 2 \| .* \| 0 \| 2 \| 1.000 \|"
     assert re.search(line, told.out), told.out
     assert (folder / "a.png").stat().st_size > 1000
@@ -575,7 +575,7 @@ def test_flags_without_a_value():
 
 @pytest.fixture
 def without_keras(folder):
-    """Runs a command in a process that importing Keras would end."""
+    """Runs `memlm` in a process that ends if it imports Keras."""
 
     def call(*arguments):
         for name in ("keras", "tensorflow"):
@@ -637,7 +637,7 @@ matrix = np.ones((2, 2), "float32")
 assert np.all(keras.ops.convert_to_numpy(matrix @ matrix) == 2)
 print(process.provenance()["backend"].split()[0])
 """
-# Expression for the precision of each backend.
+# Expressions for the precision of matrix products, by backend.
 _SAID = {
     "jax": "sys.modules['jax'].config.jax_default_matmul_precision",
     "tensorflow": "sys.modules['tensorflow'].config.experimental"
@@ -655,7 +655,7 @@ def test_the_precision_of_matrix_products():
 
 
 def test_a_run_names_its_precision(train, refused, folder, monkeypatch):
-    # Set the variable, so that monkeypatch restores it after the test.
+    # After the test, monkeypatch restores the variable that training sets.
     monkeypatch.setenv("MEMLM_MATMUL_PRECISION", "tensorfloat32")
     train("daniluk2017/lstm", "--matmul_precision=float32")
     run = folder / "runs" / NAME
@@ -740,7 +740,7 @@ def test_own_pairs(memlm, folder):
     told = memlm("evaluate", run, "--dataset=other.tsv")
     assert "validation" not in told.out
     assert "All 9 pairs of other.tsv are for test." in told.out
-    # Columns and keys are in another order than in the corpus.
+    # Columns and keys of these files differ from those of the corpus.
     (folder / "new.csv").write_text('sentence1;sentence2\na dog;the "sun\n')
     (folder / "new.jsonl").write_text(
         '{"id": 7, "premise": "a", "hypothesis": "b", "label": null}\n'
@@ -849,7 +849,7 @@ def test_freed_memory_is_used_again():
 
     _keep_memory()
     faults(1)
-    # Without reuse of memory, the arrays would fault 4 * 4096 pages.
+    # Without reuse of memory, each round would fault 4 * 4096 pages.
     assert faults(5) < 4096
 
 
@@ -870,5 +870,5 @@ for _ in range(5):
     torch.ones(2**24)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
-    # With small pages, the arrays would fault 5 * 16384 pages.
+    # With small pages, the five arrays would fault 5 * 16384 pages.
     assert int(python("-c", script).out) < 16384

@@ -172,7 +172,7 @@ def test_the_closing_lines(memlm, train, folder, few_segments, monkeypatch):
 
     monkeypatch.setattr(measurements, "_choose_cache", counted)
     told = train("daniluk2017/lstm", "--dynamic", "--cache_size=9")
-    # Dynamic evaluation with a cache uses the cache that was chosen before.
+    # The cache is chosen once, and also serves dynamic evaluation.
     assert len(choices) == 1
     closing = told.out.partition("; best of 1 epochs")[2]
     for key in ("cache", "dynamic", "dynamic_with_cache"):
@@ -227,7 +227,7 @@ def test_a_chosen_cache_is_kept(memlm, train, folder):
     assert "\ndynamic_with_cache, test" in told.out
     both = results_of(run)["dynamic_with_cache"]
     assert both["size"] == results_of(run)["cache"]["size"] == 9
-    # `--compare` prints the comparison that training prints.
+    # `--compare` prints the same comparison as `memlm train`.
     told = memlm("evaluate", run, "--compare", "--dynamic", "--verbose=0")
     assert "Kneser-Ney with a cache" in told.out, told.err
     assert "this model, both" in told.out

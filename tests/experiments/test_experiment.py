@@ -396,7 +396,7 @@ def test_a_model_of_frequencies_is_told_of(folder, capsys):
     counts.fit(corpus.train, verbose=0)
     frequencies = counts.perplexity(corpus.test, verbose=0).perplexity
     assert f"which have a perplexity of {frequencies:.1f} on" in told
-    # The batch size was given by the user, and the last epoch is the best.
+    # The options include `batch_size`, and the last epoch is the best.
     flags = "--halve, a larger --initial_range"
     assert f"Try {flags} or more --epochs." in told
     for share, said in ((0.5, ""), (0.9, "little better"), (1.1, "worse")):
@@ -417,14 +417,14 @@ FIXED = {"halve": False, "batch_size": 5}
 @pytest.mark.parametrize(
     "preset, chosen, typed, best, compared, advice",
     [
-        # The preset uses Adam; advice on chosen settings waits until training
-        # ends.
+        # The preset uses Adam, and the command chose `halve`, so only more
+        # epochs can help.
         ("daniluk2017/lstm", {"halve": True}, "", 2, False, "more --epochs"),
         ("daniluk2017/lstm", {"halve": True}, "", 2, True, None),
         (OWN, {}, "", 1, False, "a smaller --batch_size or a larger"),
         (OWN, {}, "--learning_rate=9", 2, False, "a larger --learning_rate or"),
         (MEMN, {}, "--halve", 1, True, "--optimizer=adam, a smaller"),
-        # The user gave these settings, so the rule chose none of them.
+        # The user gave both settings, so the command chose neither.
         (MEMN, FIXED, "--nohalve --batch_size=5", 2, True, f"{ADAM} or a larg"),
     ],
 )

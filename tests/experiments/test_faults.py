@@ -1,4 +1,4 @@
-"""Tests faults of machines and users, and the state of a run afterwards."""
+"""Tests runs that are killed, damaged, of older versions, or that diverge."""
 
 import json
 import os
@@ -57,7 +57,7 @@ def named(pid):
 
 
 def has_ended(pid):
-    """Returns whether a process has ended, even as a zombie."""
+    """Returns whether a process has ended; a zombie has ended."""
     try:
         return ") Z" in pathlib.Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -94,7 +94,7 @@ def test_nobody_works_on_after_kill_9(words, child, folder):
     started.kill()
     started.wait()
     wait_until(lambda: has_ended(pid))
-    # The process was stopped before it had finished.
+    # The child process ended before it wrote an export or results.
     assert not list(folder.rglob("saved_model.pb"))
     for run in (folder / "runs").glob("*/config.json"):
         with files.hold(run.parent):
@@ -117,8 +117,8 @@ def test_a_run_without_pictures_is_not_finished(fails, experiment, monkeypatch):
 
 
 def mutations(values):
-    """Yields copies of a JSON object in which one value is missing or has
-    another type, and the path of keys to this value."""
+    """Yields tuples of a copy of a JSON object, in which one value is missing
+    or has another type, and the path of keys to this value."""
     for name, value in values.items():
         rest = {k: v for k, v in values.items() if k != name}
         yield rest, (name,)
@@ -130,7 +130,7 @@ def mutations(values):
 
 
 def use_run(path):
-    """Reads all files of a run in the ways of the commands."""
+    """Reads all files of a run, as the commands of `memlm` do."""
     opened = open_run(path)
     folder = opened.folder
     assert folder.kind and folder.recipe()
@@ -147,7 +147,7 @@ def use_run(path):
 
 
 def use_trained(path):
-    """Reads all files of a trained model in the ways of the commands."""
+    """Reads all files of a trained model, as the commands of `memlm` do."""
     describe_trained(str(path))
     opened = open_run(path)
     facts_of(opened)
@@ -157,7 +157,7 @@ def use_trained(path):
 
 
 class Loaded(Exception):
-    """Raised instead of making a model."""
+    """Raised by tests in place of making a model."""
 
 
 def load(config):
@@ -244,7 +244,7 @@ def test_a_run_of_a_version_with_other_defaults(folder):
 
 
 def test_a_run_of_1_0_goes_on_with_its_other_words(folder):
-    """Version 1.0 saved no kind of model, and its presets used `"mean"`."""
+    """Runs of version 1.0 have no `kind`, and a default of `"mean"`."""
     arguments = {"scale": 0.02, "batch_size": 4, "output_bias": True}
     experiment = Experiment("kong2019/vs_kneser_ney_512", "text", **arguments)
     experiment.run("run", epochs=1, verbose=0)
@@ -262,7 +262,7 @@ def test_a_run_of_1_0_goes_on_with_its_other_words(folder):
 @pytest.mark.backend
 @pytest.mark.parametrize("preset", ["daniluk2017/lstm", "memlm/small"])
 def test_divergence_is_one_line(preset, memlm, folder):
-    """A diverged loss may be NaN, infinite or large, depending on the
+    """The loss becomes NaN, infinite or large, which depends on the
     processor."""
     command = ("train", preset, "--dataset=text", *SMALL)
     told = memlm(*command, "--learning_rate=1e6", "--epochs=3", status=1)

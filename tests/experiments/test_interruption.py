@@ -1,4 +1,4 @@
-"""Tests that a signal is raised again if its exception is lost."""
+"""Tests signals whose exception other code catches, and interrupted runs."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ from .conftest import SMALL
 
 
 class Signals:
-    """An object that sends this process a signal when it is collected."""
+    """Sends this process a signal when Python collects the object."""
 
     def __del__(self):
         os.kill(os.getpid(), signal.SIGTERM)
@@ -55,8 +55,7 @@ def test_a_lost_signal_raises_again(monkeypatch):
                 time.sleep(60)
             except process.Interrupted:
                 happened.append("raised again")
-                # An exception that is already being handled is not raised
-                # again.
+                # A signal is not raised again while its exception is handled.
                 time.sleep(0.5)
                 happened.append("left")
                 raise
@@ -97,10 +96,10 @@ def test_a_signal_where_an_archive_is_written(tmp_path):
 def test_an_interrupted_run_keeps_its_batches(
     split, number, signals, step, memlm, folder, monkeypatch
 ):
-    """A second signal raises at once; its exception is lost here, since Keras
-    may be at a place that catches every error."""
+    """With two signals, the second one raises at once. This test loses the
+    exception, as code of Keras that catches every error would do."""
     monkeypatch.setattr(process, "_AGAIN_AFTER", 1000)
-    # Shells start background processes with SIGINT ignored.
+    # Restore SIGINT, which shells ignore in background processes.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     convert, calls = python_utils.pythonify_logs, []
 

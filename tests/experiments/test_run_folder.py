@@ -33,7 +33,7 @@ def test_states_of_a_run(run):
     finish(run)
     assert run.open(SETTINGS) == "finished"
     assert run.open(SETTINGS, epochs=6) == "interrupted"
-    # The run ended by its patience, and continues with a larger patience.
+    # A run that its patience ended continues with a larger patience.
     finish(run, best_epoch=3)
     assert run.open(SETTINGS, epochs=6) == "finished"
     assert run.open(SETTINGS, epochs=6, patience=3) == "interrupted"

@@ -1,4 +1,4 @@
-"""Tests tables: rows, published numbers, and small real runs."""
+"""Tests tables: their rows and published numbers, and small runs."""
 
 import json
 import shlex
@@ -30,7 +30,7 @@ def test_rows_and_numbers_of_the_papers_tables():
     labels = [row.label for row in runs.rows]
     assert "key_value_predict" in labels or "key_value_predict_786" in labels
     assert len(labels) == len(presets.tables()["daniluk2017/models"].rows) - 1
-    # The paper's numbers are for other texts.
+    # The paper of these rows has only numbers of other texts.
     assert not runs.has_published
     assert tables.TableRuns("kong2019/ptb").has_published
     assert tables.TableRuns("kong2019/ptb").dataset == "ptb"
@@ -46,7 +46,7 @@ def test_a_grid_varies_what_a_row_has_a_use_for():
         {"rate": 0.4, "learning_rate": 0.01},
     ]
     assert len(tables.TableRuns("kong2019/grid").rows) == 4
-    # The grid has all values that the paper tried.
+    # A grid may have all values that the paper tried.
     tuned = presets.get("kong2019/dn_linear_512")["tuned"]
     grid = {name: [*map(str, values)] for name, values in tuned.items()}
     runs = tables.TableRuns("kong2019/ptb", grid=grid)
@@ -57,7 +57,7 @@ def test_a_grid_varies_what_a_row_has_a_use_for():
 
 @pytest.fixture
 def fill(tmp_path, monkeypatch):
-    """Fills a table with written results instead of trained runs."""
+    """Makes runs of a table write fixed results instead of training."""
     backend = keras.backend.backend()
 
     def train(run, stop):
@@ -183,7 +183,7 @@ def test_a_real_table(memlm, refused, folder):
     told = memlm(*arguments, "--list")
     assert "2 of 2 runs are missing" in told.err
     assert not list((folder / "runs").glob("*/*"))
-    # Run one of the commands directly, as a scheduler would.
+    # Run one of the printed commands, as a scheduler would.
     rnn, attention = map(shlex.split, told.out.splitlines())
     assert attention[:3] == ["memlm", "train", "daniluk2017/attention"]
     memlm(*rnn[1:])
@@ -200,7 +200,7 @@ def test_a_real_table(memlm, refused, folder):
     results = results_of(run)
     assert float(attention["test"]) == results["test"]["perplexity"]
     assert results["documents"] and results["vocabulary_size"] == 6
-    # A row without a window ignores the option `window`.
+    # The option `window` has no effect on rows without a window.
     assert results["window"] == 3 and "window3" not in str(
         *(folder / "runs").glob("*-rnn-*")
     )

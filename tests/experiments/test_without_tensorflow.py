@@ -1,5 +1,5 @@
-"""Tests that `memlm` runs without TensorFlow, and does not import TensorFlow
-needlessly."""
+"""Tests that `memlm` runs without TensorFlow, and imports no large package that
+a command does not need."""
 
 import os
 import pathlib
@@ -14,8 +14,8 @@ from memlm_keras import serving
 from memlm_keras.data import vocabulary
 from memlm_keras.serving.exported import ServedModel
 
-# Python runs this module first. The module hides packages, and prints at the
-# end which large packages were imported.
+# Python runs this module at its start. The module hides packages, and prints
+# at exit which large packages Python has imported.
 SITE = """
 import atexit, os, sys
 from importlib.machinery import PathFinder
@@ -39,7 +39,7 @@ BACKENDS = pytest.mark.parametrize("backend", ["jax", "torch"])
 
 @pytest.fixture
 def alone(folder):
-    """`alone(backend, *arguments)`: runs `memlm` in a process of its own."""
+    """`alone(backend, *arguments)`: runs `memlm` in a new process."""
     (folder / "sitecustomize.py").write_text(SITE)
 
     def call(backend, *arguments, hidden=ABSENT, late="", status=0):
@@ -113,7 +113,7 @@ def test_tensorflow_finds_what_it_imports_and_does_not_log(folder):
 
 
 def test_compiled_functions_of_keras_draw_as_they_do(folder):
-    """Hiding PyTorch's compiler while Keras is imported does no harm."""
+    """`import_keras` hides PyTorch's compiler, which must not change draws."""
     program = """
 import sys
 sys.argv = ["memlm"]

@@ -1,5 +1,5 @@
-"""Tests all implementations of additive scores, and the cost of sums over
-windows."""
+"""Tests all implementations of additive scores, and the memory that sums over
+windows use."""
 
 import keras
 import numpy as np
@@ -18,8 +18,8 @@ every_way = pytest.mark.parametrize("way", ["chosen", "blocks"])
 
 
 def numbers(seed, batch, time, slots, units):
-    """Draws keys, queries, a kernel, a mask of seen slots, and weights for a
-    sum of the scores."""
+    """Draws keys, queries, a kernel, a mask of seen slots, and factors of the
+    scores in a sum."""
     random = np.random.default_rng(seed)
 
     def draw(*shape):
@@ -50,8 +50,8 @@ def test_the_loop_runs_on_a_cpu_only():
 
 
 def test_parts_of_the_batch_change_nothing(monkeypatch, gradients):
-    """On PyTorch, parts of the batch that fit in the cache are computed
-    together."""
+    """On PyTorch, scores are computed for one part of the batch after another,
+    and each part fits in the cache."""
     *tensors, seen, toward = numbers(2, 5, 4, 3, 6)
 
     def loss(tensors):

@@ -26,8 +26,8 @@ pytestmark = pytest.mark.backend
 
 @dataclasses.dataclass
 class Case:
-    """A memory, its reference, and functions that compute sizes from L and
-    k."""
+    """A memory, its reference, and functions that return the numbers of parts
+    of an output, given the number of slots."""
 
     layer: type
     reference: Callable
@@ -48,7 +48,7 @@ class Case:
         return layer, units
 
     def state(self, random, slots, k, filled):
-        """Draws a window of numbers, in which only `filled` slots count."""
+        """Draws a state with random numbers and `filled` slots in each row."""
         shape = (len(filled), slots, k * self.remembered_parts(slots))
         return {
             "window": random.normal(size=shape).astype("float32"),
@@ -56,7 +56,7 @@ class Case:
         }
 
     def of(self, layer):
-        """Returns the weights of a layer by the paper's symbols."""
+        """Returns a dict from the paper's symbols to a layer's weights."""
         values = {
             symbol: getattr(layer, name).numpy()
             for symbol, name in self.weights.items()
@@ -64,7 +64,7 @@ class Case:
         return self.symbols(values.values())
 
     def symbols(self, values):
-        """Returns weights by the paper's symbols, transposed as printed."""
+        """Returns a dict from the paper's symbols to transposed weights."""
         turned = [np.asarray(value, "float64").T for value in values]
         weights = dict(zip(self.weights, turned))
         if "w" in weights:
@@ -73,7 +73,7 @@ class Case:
 
 
 def attending(layer, reference, parts):
-    """Returns the case of a memory that stores keys and values."""
+    """Returns a `Case` for a memory that attends to stored parts of outputs."""
     return Case(
         layer,
         reference,
@@ -143,8 +143,8 @@ def assert_same_state(found, expected):
 
 @st.composite
 def shapes(draw):
-    """Draws different sizes of batch, time, slots and k, and each row's filled
-    slots."""
+    """Draws batch size, time, slots and k, which all differ, and the number of
+    filled slots of each row."""
     batch, time, slots, k = draw(
         st.lists(st.integers(1, 6), min_size=4, max_size=4, unique=True)
     )
@@ -163,8 +163,8 @@ def shapes(draw):
 
 
 def assert_equals_the_reference(case, compiled, shape, seed, size=1):
-    """Compares a memory with its reference, for outputs of this shape and
-    scale."""
+    """Compares a memory with its reference on random outputs, which `size`
+    scales."""
     batch, time, slots, k, filled = shape
     random = np.random.default_rng(seed)
     layer, units = case.make(slots, k)
@@ -268,7 +268,7 @@ def make_projection(form, units):
 
 
 def projected(form, outputs, kernel, bias=0.0):
-    """Computes P h + b_P or its tanh, step by step."""
+    """Returns P h + b_P or its tanh, computed step by step."""
     results = np.zeros((*outputs.shape[:2], kernel.shape[1]))
     for row in np.ndindex(outputs.shape[:2]):
         results[row] = FORMS[form][1](kernel.T @ outputs[row] + bias)

@@ -60,7 +60,7 @@ def make(units, **arguments):
 
 
 def state_of(layer, seed, batch_size):
-    """Draws a random state, in which every entry has been written."""
+    """Draws a random state without zeros."""
     return {
         name: normal(seed, *value.shape)
         for name, value in layer.initial_state(batch_size).items()
@@ -68,7 +68,7 @@ def state_of(layer, seed, batch_size):
 
 
 def expected_of(layer, outputs, state, values=None):
-    """Computes the outputs and the state by the reference."""
+    """Returns the outputs and the state of the reference."""
     weights = {
         SYMBOLS[weight.name]: arrays(weight)
         for weight in layer.non_trainable_weights
@@ -140,7 +140,7 @@ def test_chunks_equal_the_recurrence(form, time, compiled, monkeypatch):
 @pytest.mark.backend("tensorflow")
 @plain_and_all
 def test_an_unknown_time(form):
-    """In a SavedModel, the number of chunks is unknown."""
+    """In a SavedModel, the number of steps and of chunks is unknown."""
     import tensorflow as tf
 
     layer = make(8, key_dim=4, **FORMS[form])

@@ -74,7 +74,7 @@ def inputs_of(seed, batch_size=2, time=TIME):
 
 
 def embedded(layer, state):
-    """Adds the vectors of the words in a state, if the memory needs them."""
+    """Returns a state with the vectors of its words, if `layer` needs them."""
     return layer.embed_state(state, lambda ids: keras.ops.take(TABLE, ids, 0))
 
 
@@ -297,7 +297,7 @@ MASKS = np.array(
 
 
 def without_masked_steps(values):
-    """Selects the valid steps of each row; all rows have four."""
+    """Selects the valid steps of each row; each row has four valid steps."""
     return values[MASKS].reshape(len(MASKS), 4, *values.shape[2:])
 
 
@@ -442,7 +442,7 @@ def test_other_steps_are_not_read_at(name, monkeypatch):
 @every_memory
 @pytest.mark.parametrize("positions", [None, POSITIONS], ids=["all", "some"])
 def test_masks_that_keras_attached_are_passed_on(name, positions):
-    """Keras sets `mask` only for calls with one tensor."""
+    """Keras passes attached masks only to layers with one input tensor."""
     outputs, token_ids = inputs_of(6, len(MASKS))
     outputs = np.where(MASKS[..., None], outputs, 0.0).astype("float32")
     attached = keras.layers.Masking()(outputs)

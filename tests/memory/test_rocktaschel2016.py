@@ -17,7 +17,7 @@ pytestmark = pytest.mark.backend
 
 
 def make(units):
-    """Returns a built layer with large and different weights."""
+    """Returns a built layer whose weights are large and all different."""
     layer = WordByWordAttention(uniform())
     layer.build((None, None, units))
     return layer

@@ -27,7 +27,7 @@ def make(score, k, window=4, limit=1.0, **arguments):
 
 
 def symbols(layer, values=None):
-    """Returns the weights by the paper's symbols, transposed as printed."""
+    """Returns a dict from the paper's symbols to transposed weights."""
     if values is None:
         values = [value.astype("float64") for value in layer.get_weights()]
     named = {w.name: value for w, value in zip(layer.weights, values)}

@@ -28,8 +28,8 @@ def make(d, window):
 
 
 def reference(embedded, token_ids, weights, window, before=0):
-    """Computes the equations in float64; omits the outputs of the first
-    `before` steps."""
+    """Returns outputs and attention of the equations in float64, without the
+    first `before` steps."""
     table, t_a, t_c, query_kernel = weights
     batch_size, time, d = embedded.shape
     hidden = np.zeros((batch_size, time, d))
@@ -50,7 +50,7 @@ def reference(embedded, token_ids, weights, window, before=0):
 
 
 def inputs_of(seed, batch_size, time, d):
-    """Draws a table A and words; returns both and the words' vectors."""
+    """Returns a random table A, random words, and the words' rows of A."""
     random = np.random.default_rng(seed)
     table = random.normal(size=(V, d)).astype("float32")
     token_ids = random.integers(V, size=(batch_size, time)).astype("int32")
@@ -58,7 +58,7 @@ def inputs_of(seed, batch_size, time, d):
 
 
 def read_in_pieces(layer, table, token_ids, cut, call=None):
-    """Reads words in two pieces; returns both results, and the state last."""
+    """Reads words in two pieces; returns a list of results, and the state."""
     call, state = everything(call or layer), layer.initial_state(len(token_ids))
     found = []
     for piece in (token_ids[:, :cut], token_ids[:, cut:]):

@@ -2,9 +2,9 @@
 
     python resumed_run.py FOLDER KILL_AT
 
-The process kills itself with SIGKILL after KILL_AT batches, or KILL_AT seconds
-after the first batch if KILL_AT is not a whole number; with -1, training ends.
-At the end, the program writes `weights.npz` and `history.json`.
+The process kills itself with SIGKILL after KILL_AT batches. If KILL_AT is not a
+whole number, the process kills itself KILL_AT seconds after the first batch. If
+KILL_AT is -1, training ends and writes `weights.npz` and `history.json`.
 """
 
 import json
@@ -46,7 +46,7 @@ def main(folder, kill_at):
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        # Two runs are equal in all bits only with both settings.
+        # Without these two settings, the bits of two runs may differ.
         tf.config.experimental.enable_op_determinism()
         tf.config.threading.set_inter_op_parallelism_threads(1)
     keras.utils.set_random_seed(11)

@@ -35,7 +35,7 @@ from memlm_keras.training import distribution
 V = 13
 BACKEND = keras.backend.backend()
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
-# On TensorFlow, do not compile replicas by XLA, which would not be faster.
+# Compile by XLA only on JAX: on TensorFlow, the tests would not be faster.
 JIT = BACKEND == "jax"
 
 if BACKEND == "tensorflow":
@@ -55,7 +55,7 @@ def text(length=150):
 
 
 def on(devices):
-    """Returns a context with `devices` devices, or with one for `None`."""
+    """Returns a context for `devices` devices; `None` means one device."""
     return data_parallel(devices) if devices else contextlib.nullcontext()
 
 
@@ -75,14 +75,14 @@ def language_model(loss="auto", clip="global_clipnorm", **arguments):
             **arguments,
         },
     )
-    # Clip in every step, so that clipping by another norm would be noticed.
+    # The norm is small, so that every step clips and a wrong norm shows.
     optimizer = keras.optimizers.SGD(0.4, momentum=0.9, **{clip: 0.3})
     model.compile(optimizer, loss, jit_compile=JIT)
     return model
 
 
 def documents():
-    """Returns batches with padding, so devices have different numbers of
+    """Returns batches in which padding gives each device another number of
     tokens."""
     starts = np.array([0, 9, 70, 90, 135])
     return Batches(text(), 4, 6, document_starts=starts)
@@ -99,8 +99,8 @@ def sentences():
 
 
 def pointing():
-    """Returns a case whose loss has a pointer's term and a divergence, but no
-    random draws."""
+    """Returns a case whose loss has a pointer's term and a KL divergence, and
+    whose model draws no random numbers."""
     smoothing = VariationalSmoothing("linear_interpolation", 0.0, l2=0.1)
     initializer = keras.initializers.RandomUniform(-0.7, 0.7, seed=2)
     model = language_model(
@@ -118,7 +118,7 @@ def pointing():
 
 
 def classifier():
-    """Returns a case whose last batch is filled up with rows of weight 0."""
+    """Returns a case with rows of weight 0 at the end of the last batch."""
     keras.utils.set_random_seed(4)
     model = EntailmentClassifier(
         V, 5, AssociativeGRUCell(6), top=keras.layers.GRU(6, reset_after=False)
@@ -144,8 +144,8 @@ CASES = {
 
 @functools.cache
 def trained(case, devices):
-    """Trains a case; returns the model, all its weights and states, and the
-    history."""
+    """Trains a case; returns the model, its weights with carried states, and
+    the history."""
     with on(devices):
         model, batches, validation = CASES[case]()
         history = model.fit(
@@ -231,12 +231,12 @@ def test_dropout_masks():
 
 
 class Interrupted(BaseException):
-    """Interrupts training as Ctrl-C does."""
+    """Interrupts training like `KeyboardInterrupt`."""
 
 
 def run(path, devices, stop_at=None):
-    """Trains for two epochs, or for the rest of them; returns weights and
-    history."""
+    """Trains until two epochs are complete, from a checkpoint if there is one;
+    returns weights and history."""
     with on(devices):
         model, batches, validation = plain()
         done = []
@@ -278,7 +278,7 @@ def test_an_interrupted_run_goes_on(interrupted, devices, tmp_path):
     for a, b in zip(found, weights, strict=True):
         np.testing.assert_allclose(a, b, **tolerance)
     for name, values in history.items():
-        # In the interrupted epoch, sums are added in another order.
+        # The interrupted epoch adds its sums in another order.
         np.testing.assert_allclose(resumed[name], values, **CLOSE)
 
 

@@ -1,4 +1,4 @@
-"""Learning-rate halving, NaN, throughput."""
+"""Tests callbacks for learning rates, NaN and throughput."""
 
 import time
 import types
@@ -152,7 +152,7 @@ def test_the_estimate_leaves_out_slow_first_batches(
     estimate.set_params({"epochs": 6})
     clock = 0.0
     monkeypatch.setattr(time, "perf_counter", lambda: clock)
-    # The run resumes in the third epoch, ten batches before its end.
+    # The run resumes ten batches before the end of the third epoch.
     for place in range(steps - 10, steps + 40):
         clock += 1.0 if place < steps - 7 else 0.1
         estimate.on_epoch_begin(2 + place // steps)

@@ -1,4 +1,4 @@
-"""Tests that training resumes exactly, and what a checkpoint refuses."""
+"""Tests that training resumes exactly, and that wrong checkpoints fail."""
 
 import contextlib
 import functools
@@ -36,18 +36,18 @@ def test_killed_run_resumes_to_the_same_weights(tmp_path):
     whole.mkdir()
     killed.mkdir()
     assert run(whole) == 0
-    # An epoch has 30 batches, so batch 47 is in the second epoch, after a
-    # checkpoint.
+    # Batch 47 is in the second epoch of 30 batches, and follows a checkpoint
+    # in this epoch.
     assert run(killed, kill_at=47) != 0
     assert not (killed / "weights.npz").exists()
     with np.load(killed / "checkpoint.npz") as saved:
         meta = json.loads(str(saved["meta"]))
     assert meta["epoch"] == 1 and 0 < meta["batch"] < 30
-    # Kill the second run at a random time: in a step, a save or validation.
+    # Kill the run again at a random time: in a step, a save or validation.
     if run(killed, kill_at=0.5 * np.random.default_rng().random() + 1e-3):
         assert run(killed) == 0
 
-    # On TensorFlow, the last bit of a weight can rarely differ.
+    # On TensorFlow, the last bit of a weight differs in rare runs.
     tolerances = {"jax": 0.0, "tensorflow": 1e-7, "torch": 1e-6}
     tolerance = tolerances[keras.backend.backend()]
     with np.load(whole / "weights.npz") as expected:
@@ -85,7 +85,7 @@ def resume(path, epochs=2, validation=None, **arguments):
 
 
 class Interrupt(keras.callbacks.Callback):
-    """Raises after a number of batches, like Ctrl-C."""
+    """Raises `KeyboardInterrupt` after a number of batches."""
 
     def __init__(self, batches):
         super().__init__()
@@ -181,7 +181,7 @@ def contents(path):
 
 
 def damaged_copies(whole, random):
-    """Yields damaged copies of a file, as accidents leave them."""
+    """Yields copies of a file with cut, changed, added or missing bytes."""
     size = len(whole)
     for kept in (0, 1, 10, size // 2, size - 1):
         yield whole[:kept]
@@ -222,7 +222,7 @@ def test_damaged_checkpoints_are_named(saved, random):
             assert "\n" not in message
             refused += 1
         else:
-            # Damage may hit redundant or unused parts of an archive.
+            # Damage of redundant or unused parts of an archive does no harm.
             received = contents(saved)
             assert received.keys() == expected.keys()
             for name, array in expected.items():
@@ -250,7 +250,7 @@ def test_wrong_arrays_are_found(saved, change):
 @pytest.mark.backend("torch")
 def test_what_belongs_to_another_run_is_refused(saved, monkeypatch):
     small_run(saved, tokens=TOKENS.astype("int16"))
-    # Another text of the same length.
+    # This text differs from `TOKENS` in one token.
     other = np.where(np.arange(80) == 40, 5, TOKENS)
     stop = keras.callbacks.EarlyStopping("loss")
     for arguments, message in (
@@ -324,7 +324,7 @@ def test_another_learning_rate_is_refused_or_chosen(tmp_path):
     with pytest.raises(ValueError, match=message + ".*'checkpoint'.*'model'"):
         train(4, 0.3)
     assert train(4, 0.4) == pytest.approx(0.05)
-    # A model that was trained in this program has its last learning rate.
+    # The same model trains again, so its learning rate is the last one.
     assert train(5, 0.05) == pytest.approx(0.025)
     assert train(6, 0.3, "checkpoint") == pytest.approx(0.0125)
     assert train(7, 0.8, "model") == pytest.approx(0.4)

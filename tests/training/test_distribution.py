@@ -1,4 +1,4 @@
-"""Tests several devices: their layout, and the arguments that are refused."""
+"""Tests the layout of several devices, and errors for wrong arguments."""
 
 import pathlib
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.backend
 TESTS = pathlib.Path(__file__).with_name("several_devices.py")
 BACKEND = keras.backend.backend()
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
-# Tests for a second process: all except those of one trained model.
+# Tests for a second process: all tests that do not share one trained model.
 OTHERS = "sentences or pointing or classifier or dropout or command"
 
 

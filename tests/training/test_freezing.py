@@ -143,9 +143,9 @@ def test_a_model_without_a_mask():
     "epochs, values, halvings",
     [
         (1, [0.5, 0.6, 0.4, 0.55, 0.55, 0.5], [2, 5]),
-        # 0.4 is compared with 0.5, then 0.5 with 0.55, but never with 0.4.
+        # With two epochs, 0.4 is compared with 0.5, and 0.5 with 0.55.
         (2, [0.5, 0.6, 0.4, 0.55, 0.55, 0.5], [2, 5]),
-        # 0.4 and 0.55 are compared with 0.5.
+        # With three epochs, the second 0.55 is compared with 0.6.
         (3, [0.5, 0.6, 0.4, 0.55, 0.55, 0.5], [4]),
         # The rate is halved at most every two epochs, even if the metric keeps
         # falling.

@@ -1,4 +1,4 @@
-"""Tests that recorded steps give the results of the steps themselves."""
+"""Tests that recorded steps give the same results as steps that Python runs."""
 
 import contextlib
 
@@ -43,7 +43,7 @@ def recorded(monkeypatch):
 
     monkeypatch.setattr(sequence_model, "_UNRECORDED_STEPS", 1)
     monkeypatch.setattr(recorded, "AFTER", 1)
-    # Record small models with loops in cells, too.
+    # Also record models whose cells have loops, with many operations.
     monkeypatch.setattr(recorded, "MOST_OPERATIONS", 10_000)
     return recorded
 
@@ -132,8 +132,8 @@ def test_changes_take_effect(change):
 
 
 class Counted(keras.metrics.Mean):
-    """A metric that counts its calls in Python, so a step cannot be
-    recorded."""
+    """A metric that counts its calls in Python, which a recording could not
+    do."""
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         self.calls = getattr(self, "calls", 0) + 1
@@ -169,7 +169,7 @@ def test_a_step_that_depends_on_values_runs_as_it_is():
 
 
 def test_a_recording_replays_as_a_cuda_graph(recorded, monkeypatch):
-    """A replacement for `torch.cuda` repeats operations on the same memory."""
+    """A fake of `torch.cuda` runs the recorded operations on a CPU."""
     import torch
 
     monkeypatch.setenv(recorded.VARIABLE, "1")
@@ -196,7 +196,7 @@ def test_a_recording_replays_as_a_cuda_graph(recorded, monkeypatch):
 
     @contextlib.contextmanager
     def capture(graph, pool):
-        """Computes nothing."""
+        """Undoes the captured step, as a capture computes nothing."""
         pools.append(pool)
         variables = [*model.variables, *model.optimizer.variables]
         variables += [v for m in model.metrics for v in m.variables]
