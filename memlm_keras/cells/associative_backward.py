@@ -7,12 +7,12 @@ memory at each step, and update the gradient of each matrix at each step. Here:
 * the backward pass recovers the memory before a step by subtracting the change
   that the step wrote;
 * the gradient of a matrix is one product over all steps, after the loop;
-* keys are permuted by look-ups in both directions;
-* the backward loop carries the inputs of its next step, since XLA on a CPU
-  would otherwise slice the sequence once for each copy of the memory.
+* keys and their gradients are permuted by look-ups, never by a slow scatter;
+* the backward loop slices the inputs of a step one step earlier, since XLA on a
+  CPU would otherwise repeat the slicing for each copy of the memory.
 
-Gradients equal those of automatic differentiation, up to rounding; bfloat16 is
-too inexact for the subtraction, so automatic differentiation is used.
+Gradients equal those of automatic differentiation, up to rounding. Only float32
+is supported, since bfloat16 is too inexact to recover a memory by subtraction.
 
 Shapes use B (batch), T (time), H (units) and N_c (copies of the memory).
 """
@@ -82,15 +82,15 @@ def _run(cell, projected, states, mask):
 
 
 def loop(step, inputs, states, go_backwards=False):
-    """Runs `step` over time; returns outputs `(T, ...)`, in order of
-    computation, and the last states."""
+    """Runs `step` over time. Returns the outputs `(T, ...)`, in reverse order
+    of time with `go_backwards`, and the last states."""
     _, outputs, states = rnn(
         step,
         inputs,
         states,
         go_backwards=go_backwards,
-        # An unknown number of steps is a tensor. Keras would take a bare
-        # tensor, not in a list, for the lengths of rows.
+        # The number of steps is a tensor if the sequence length is unknown. The
+        # list prevents Keras from using the tensor as the lengths of the rows.
         input_length=[ops.shape(keras.tree.flatten(inputs)[0])[0]],
         time_major=True,
     )
@@ -215,15 +215,15 @@ def _add(memory, keys, value):
 
 
 def _keys_gradient(memory, value):
-    """Returns the gradient of keys. If the keys wrote `value`, `memory` is the
-    gradient of the memory; if they read from `memory`, `value` is the gradient
-    of the value read."""
+    """Returns the gradient of keys. For a write, pass the gradient of the
+    memory and the written value; for a read, pass the memory and the gradient
+    of the value that was read."""
     re, im = split(value[:, None], 0)
     return complex_vectors.encode(memory, (re, -im))
 
 
 def _look_up_gradient(upstream, inverse):
-    """Returns the gradient of a key, given the gradient of its copies."""
+    """Returns the gradient of a key: the sum over its N_c permuted copies."""
 
     def summed(part):
         numbers, copies, batch = ops.shape(part)
@@ -267,8 +267,8 @@ def _run_in_place(cell, projected, states, mask):
 
 
 def _halves(vectors, count=None):
-    """Views real or complex vectors as halves `(..., 2, H / 2)`. With `count`,
-    views `(..., B, count H)` as `(..., count, B, 2, H / 2)`."""
+    """Views vectors as real and imaginary halves, `(..., 2, H / 2)`; `count`
+    joined vectors `(..., B, count H)` as `(..., count, B, 2, H / 2)`."""
     if vectors.is_complex():
         return torch.view_as_real(vectors).transpose(-1, -2)
     if count:
@@ -276,12 +276,12 @@ def _halves(vectors, count=None):
     return vectors.unflatten(-1, (2, -1))
 
 
-# Views of columns: all, keys (as halves), both gates, each gate, candidate.
+# Views: all columns, unnormalized keys, both gates, each gate, candidate.
 _Parts = collections.namedtuple("_Parts", "all raw both update reset candidate")
 
 
 def _steps(**tensors):
-    """Returns, for each step, a namespace with the step's views."""
+    """Splits tensors by step; returns a namespace of views for each step."""
     return [
         types.SimpleNamespace(**dict(zip(tensors, views)))
         for views in zip(*tensors.values())
@@ -313,7 +313,7 @@ class _Loop:
         return _Parts(columns, raw, *gates, candidate)
 
     def _buffers(self, memories):
-        """Allocates memory for copies of keys, conjugates and products."""
+        """Allocates buffers of permuted keys, conjugate keys and products."""
         permuted = memories.new_empty(self.num_keys, *memories[0].shape)
         rows = permuted.view(self.positions.shape)
         return permuted, rows, permuted.clone(), memories.clone()
@@ -337,8 +337,8 @@ class _Loop:
         written = memories.new_empty(time, batch, 1, self.numbers)
         outputs = columns.new_empty(time + 1, batch, h)
         outputs[0] = hidden
-        # Values read; the last slot is the first value times the reset gate.
-        # Gates use all but the last slot, candidates all but the first.
+        # For each step: the value read from each memory, then the first value
+        # times the reset gate, which only the candidate reads, as in a GRU.
         values = columns.new_empty(time, batch, (count + 1) * h)
         steps = _steps(
             **self._parts(columns)._asdict(),
@@ -391,8 +391,8 @@ class _Loop:
         torch.mul(outputs[1:] - values[..., :h], 1 - update, out=d.update)
         torch.mul(values[..., -h:], 1 - reset, out=d.reset)
         torch.mul(update, 1 - candidate**2, out=d.candidate)
-        # If a key k was divided by its length r, only its direction has a
-        # gradient: d / r - k Re(conj(k) d) / r = (d - k^2 conj(d)) / 2 r.
+        # If an element k = z / |z| of a key has the gradient d, z has the
+        # gradient (d - k Re(conj(k) d)) / |z| = (d - k^2 conj(d)) / 2 |z|.
         by_key = 1 / lengths.clamp(min=self.least[1])
         shrink = (lengths > self.least[0]) * by_key / 2
         by_conjugate = keys * keys * shrink
@@ -429,7 +429,7 @@ class _Loop:
         )
         for step, at in reversed([*enumerate(steps)]):
             torch.gather(at.key, 1, self.positions, out=rows)
-            # Recover the memory before this step.
+            # Subtract what this step wrote to get the memory before it.
             memory.addcmul_(first, at.written, value=-1)
             d_hidden += at.d_output
             torch.conj_physical(first, out=conjugate)

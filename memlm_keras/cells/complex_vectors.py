@@ -2,9 +2,9 @@
 
 Weissenborn (2016), Section 3.1, after Plate (1995) and Danihelka et al. (2016).
 A vector `r = [r_re; r_im]` of H real numbers, H even, represents H / 2 complex
-numbers. Layers store complex vectors in this form, as their states. The
-functions below take pairs `(r_re, r_im)`, so that a step of a loop need not
-join the halves.
+numbers. States of layers contain such real vectors. The functions below take
+pairs `(r_re, r_im)`, so that a step of a loop need not join the halves; `(x)`
+is the complex product.
 
 Shapes use B (batch), H (units) and N_c (copies of the memory).
 """
@@ -17,7 +17,7 @@ from memlm_keras.gradients import divide_by_length
 from memlm_keras.gradients import divide_by_length_gradient
 from memlm_keras.gradients import length_of
 
-# For each `key`, the smallest divisor of a number and that of a gradient.
+# For each `key`, the least divisors of a key's elements and their gradients.
 KEYS = {"bound": (1.0, 1.0), "unit": UNIT}
 
 
@@ -91,8 +91,8 @@ def permute(vector, matrix):
 
 
 def read(keys, memory):
-    """Returns `1 / N_c sum_s (P_s conj(r)) (x) m_s`, the value that the copies
-    `P_s r` of a key read from the memory; Weissenborn (2016), Equation 5."""
+    """Reads a memory m with the permuted copies `P_s r` of a key: `1 / N_c
+    sum_s (P_s conj(r)) (x) m_s`; Weissenborn (2016), Equation 5."""
     return (
         ops.mean(keys[0] * memory[0] + keys[1] * memory[1], axis=-2),
         ops.mean(keys[0] * memory[1] - keys[1] * memory[0], axis=-2),
@@ -100,8 +100,8 @@ def read(keys, memory):
 
 
 def write(keys, value, memory):
-    """Writes the value x with the copies of a key: `m_s + (P_s r) (x) x`;
-    Weissenborn (2016), Equation 4."""
+    """Adds a value v to a memory m with the permuted copies `P_s r` of a key:
+    `m_s + (P_s r) (x) v`; Weissenborn (2016), Equation 4."""
     re, im = encode(keys, [ops.expand_dims(part, -2) for part in value])
     return memory[0] + re, memory[1] + im
 
@@ -116,5 +116,5 @@ def look_up(key, positions):
 
 
 def reverse_axes(memory):
-    """Moves the batch axis of both parts of a memory to the end, or back."""
+    """Moves the batch axis of a memory's two tensors to the end, or back."""
     return tuple(ops.transpose(part, (2, 1, 0)) for part in memory)

@@ -1,6 +1,6 @@
 """Fast implementations of Keras' LSTM and GRU layers on a CPU.
 
-Outputs, states and gradients equal those of the layers, up to rounding.
+Outputs, states and gradients equal those of Keras' layers, up to rounding.
 """
 
 import keras
@@ -37,8 +37,8 @@ def run_layer(layer, inputs, initial_state=None, training=False):
 
 
 def implementation(layer, inputs, training=False):
-    """Returns a function of inputs, kernel, recurrent kernel, bias and states
-    with a layer's results; `None` if Keras' layer should be called."""
+    """Returns a fast function `(inputs, kernel, recurrent_kernel, bias,
+    *states)` for a layer, or `None` if Keras' layer should be called."""
     if not _is_usual(layer, inputs, training):
         return None
     # On a GPU, Keras' layer uses cuDNN.
@@ -125,7 +125,7 @@ def _backward(kept, d_outputs, d_hidden, d_cell):
     columns = gates.shape[-1]
     i, f, g, o = _activated(gates)
     squashed = ops.tanh(cells)
-    # These factors times the gradient of cell or output are gates' gradients.
+    # Derivatives by gates' inputs: of the cell (i, f, g) and of the output (o).
     of_cell = ops.stack(
         [g * i * (1 - i), before * f * (1 - f), i * (1 - g**2)], axis=-2
     )
@@ -230,8 +230,7 @@ def _torch_lstm(inputs, kernel, recurrent_kernel, bias, hidden, cell):
 
 
 # PyTorch's LSTM transposes both matrices in each pass, and updates their
-# gradients at each step. This loop allocates its buffers once, since allocating
-# memory is slow.
+# gradients at each step. This loop saves time by allocating its buffers once.
 def _torch_looped_lstm(*arguments):
     return with_gradient(_torch_forward, _torch_backward)(*arguments)
 

@@ -71,13 +71,15 @@ class ZoneoutLSTMCell(NoisyLSTMCell):
         h_t = d^h * h_{t-1} + (1 - d^h) * o * tanh(f * c_{t-1} + i * g)
 
     Each entry of `d^c` is 1 with probability `cell_zoneout` and otherwise 0;
-    for entries of `d^h`, the probability is `hidden_zoneout`. In inference, all
-    entries are these probabilities themselves.
+    for entries of `d^h`, the probability is `hidden_zoneout`. In inference,
+    `d^c` and `d^h` are the constants `cell_zoneout` and `hidden_zoneout`.
 
     Args:
         units: integer, size of the output.
-        cell_zoneout: float in [0, 1), probability that a unit of c is kept.
-        hidden_zoneout: float in [0, 1), probability that a unit of h is kept.
+        cell_zoneout: float in [0, 1), probability that a unit of c keeps its
+            last value.
+        hidden_zoneout: float in [0, 1), probability that a unit of h keeps its
+            last value.
         **kwargs: other arguments of `keras.layers.LSTMCell`.
 
     Call arguments:
@@ -214,12 +216,11 @@ class RecurrentDropoutGRUCell(DroppedCandidate, keras.layers.GRUCell):
         g = tanh(W_g x_t + U_g (r * h_{t-1}) + b_g)
         h_t = z * h_{t-1} + (1 - z) * (d * g)
 
-    Without the mask, the cell is Keras' GRU with `reset_after=False`.
+    Without the dropout mask d, the cell is Keras' GRU with `reset_after=False`.
 
     Args:
         units, rate, masks: see `RecurrentDropoutLSTMCell`.
-        **kwargs: other arguments of `keras.layers.GRUCell` except
-            `reset_after`.
+        **kwargs: arguments of `keras.layers.GRUCell` except `reset_after`.
 
     Call arguments:
         inputs: float tensor `(B, input_dim)`.

@@ -1,7 +1,7 @@
 """Higher-order recurrent networks (Soltani and Jiang, 2016).
 
 Each step reads the last n outputs, not only the last one. Daniluk et al. (2017)
-compare their models with two such networks, of order 3.
+compare their models with two higher-order networks, of order n = 3.
 """
 
 import keras
@@ -154,7 +154,7 @@ class GatedHORNNCell(HigherOrderCell):
         h_t = tanh(W x_t + b + sum_{i=1..n} r_i * (U_i h_{t-i}))
 
     Outputs before the first step are zero. The number of parameters in Figure
-    2c implies n gates, without biases.
+    2c implies one gate for each previous output, and no biases in gates.
 
     | paper | weight | shape |
     |---|---|---|

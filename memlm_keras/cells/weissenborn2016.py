@@ -35,8 +35,8 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
     """
 
     # A read returns a stored value times |r|^2, so a key r must not be small.
-    # By default, models draw the embeddings that such cells read from U(-0.5,
-    # 0.5), about the range of GloVe's vectors.
+    # Models therefore initialize the embeddings that an associative cell reads
+    # by U(-0.5, 0.5), about the range of GloVe's vectors.
     embedding_range = 0.5
     # Which key reads the memory of a source: "shared", "separate" or `None`.
     source_key = None
@@ -66,7 +66,7 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
     def state_size(self):
         """List of the sizes of the states."""
         flat = self.num_copies * self.memory_units
-        # Keras returns the first state, the output, at masked steps.
+        # The output is the first state, which Keras returns at masked steps.
         sizes = [self.output_size, flat, *self.remainder]
         return sizes if self.source_key is None else [*sizes, flat]
 
@@ -124,9 +124,9 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
     def read_all(self, projected_keys, memories, permute, axis=-1):
         """Reads `memories` with keys computed from `projected_keys`.
 
-        `permute` computes the copies of a key. Returns the copies of the first
-        key, a pair of `(B, N_c, H / 2)`, and the list of the values read, each
-        `(B, H)`. With `axis=0`, all tensors have their axes in reverse order.
+        `permute` computes the N_c copies of a key. Returns those of the first
+        key, real and imaginary parts `(B, N_c, H / 2)`, and the list of the
+        values read, each `(B, H)`. With `axis=0`, axes are in reverse order.
         """
         keys = [
             permute(self.as_key(complex_vectors.split(projected, axis)))
@@ -144,7 +144,7 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         return complex_vectors.normalize(vector, self.key)
 
     def memories(self, states):
-        """Returns the memory and, if any, the source's memory, as pairs."""
+        """Splits the memory and, if any, the source's memory, by `copies`."""
         flat = [states[1]]
         if self.source_key is not None:
             flat.append(states[-1])
@@ -199,8 +199,8 @@ class AssociativeGRUCell(AssociativeCell):
         s_t     = s_{t-1} + u_t * (c_t - s_{t-1}),  h_t = s_t       (11)
         m_t     = m_{t-1} + r_t (x) (s_t - s_{t-1})                 (12)
 
-    The gates follow the paper's code: `u` multiplies the candidate, and biases
-    begin at one for the gates and at zero for the candidate. A comment in that
+    The gates follow the paper's code: `u` multiplies the candidate, and initial
+    biases are 1 for gates and 0 for the candidate. A comment in the paper's
     code calls `u` "not update"; `update_bias=-1` makes updates small at first.
 
     Equation 12 is a delta rule (docs/papers/weissenborn2016.md). Reading a
@@ -222,7 +222,8 @@ class AssociativeGRUCell(AssociativeCell):
         num_copies: integer, redundant copies of the memory, N_c.
         seed: integer, seed of the permutations of the keys.
         kernel_initializer: initializer of all matrices.
-        key: `"bound"`, as above, or `"unit"` for numbers of modulus one.
+        key: `"bound"` limits the modulus of each complex number of a key to
+            one, and `"unit"` sets it to one.
         update_bias: float, initial value of the bias of `u`.
         **kwargs: arguments of `keras.layers.Layer`.
 
@@ -302,9 +303,9 @@ class AssociativeGRUCell(AssociativeCell):
 
         With the batch as the last axis, a permutation moves whole rows.
 
-        Returns the new memory, a pair of `(H / 2, N_c, B)`, and a list of
-        tensors `(..., B)`: `h_t`, the projected keys, both gates, the
-        candidate, the change written, and the value read from each memory.
+        Returns the new memory, a pair `(H / 2, N_c, B)`, and a list of tensors
+        `(..., B)`: `h_t`, projected keys, update and reset gates in one tensor,
+        candidate, change written, and the value read from each memory.
         """
         h = self.units
         of_hidden, of_value, of_reset_value, bias, *of_source = weights
@@ -358,7 +359,7 @@ class AssociativeGRUCell(AssociativeCell):
 
     @property
     def has_own_gradient(self):
-        """Whether no subclass overrides a step's methods, so `run` is valid."""
+        """Whether `run` can replace steps; false if a subclass has its own."""
         return all(
             getattr(type(self), name) is getattr(AssociativeGRUCell, name)
             for name in ("advance", "trace", "step")
@@ -381,8 +382,8 @@ class AssociativeGRUCell(AssociativeCell):
 class DualAssociativeGRUCell(AssociativeGRUCell):
     """`AssociativeGRUCell` that also reads the memory of a source sequence.
 
-    The paper calls the cell Dual AM-GRU. `m^x` is the final memory of the
-    source sequence, which is never written:
+    The paper calls the cell Dual AM-GRU. `m^x`, the memory after the last step
+    of the source sequence, is read and never written:
 
         r'_t  = bound(W_r' [y_t; h_{t-1}])                          (13)
         phi_t = read(conj(r'_t), m^x)                               (13)
@@ -394,15 +395,16 @@ class DualAssociativeGRUCell(AssociativeGRUCell):
     `AssociativeGRUCell`, so one cell can read both sequences. In the paper's
     experiments, `r'_t` is `r_t` (Section 5.1).
 
-    An additional weight, `source_kernel` `(H, 3 H)`, contains `V` and `V'`.
-    Separate keys add `H` columns to `kernel` and `recurrent_kernel`, after the
-    columns of `r_t`.
+    An additional weight, `source_kernel` `(H, 3 H)`, contains the matrices `V`
+    and `V'` of the value read from the source. Separate keys add `H` columns to
+    `kernel` and `recurrent_kernel`, after the columns of `r_t`.
 
     Args:
         units, num_copies, seed, kernel_initializer, key, update_bias: see
-            `AssociativeGRUCell`. Source and target must agree in `units`,
-            `num_copies`, `seed` and `key`.
-        source_key: `"shared"` if `r'_t` is `r_t`, or `"separate"`.
+            `AssociativeGRUCell`. The cells of source and target must have equal
+            `units`, `num_copies`, `seed` and `key`.
+        source_key: `"shared"` to read the source's memory with `r_t`, or
+            `"separate"` to compute a second key, `r'_t`.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments and results are as for `AssociativeGRUCell`, with a third
@@ -462,12 +464,11 @@ class AssociativeMemoryCell(AssociativeCell):
         m_t      = m_{t-1} + r_t (x) (c_t - c_{t-1})                (12)
 
     The memory stores c, the last state of the cell: the only state of a GRU or
-    a simple RNN, or the cell state of an LSTM. The other states n, such as the
-    output of an LSTM, bypass the memory (Section 3.2).
+    a simple RNN, or the cell state of an LSTM. The memory does not store n, the
+    wrapped cell's other states, such as the output of an LSTM (Section 3.2).
 
-    Before the loop over time, this cell computes only the inputs' part of the
-    keys; `AssociativeGRUCell`, the paper's own cell, computes all input
-    projections.
+    Before the loop over time, this cell projects the inputs only to keys;
+    `AssociativeGRUCell`, the paper's own cell, computes all input projections.
 
     | equations | weight | shape |
     |---|---|---|
@@ -484,7 +485,7 @@ class AssociativeMemoryCell(AssociativeCell):
     Call arguments:
         inputs: float tensor `(B, input_dim)`.
         states: list of `h_{t-1}`, `(B, k)`, the flat memory, `(B, N_c H)`, and
-            the other states n.
+            n, the wrapped cell's other states.
         training: optional bool, passed to the cell.
 
     Returns:
@@ -584,8 +585,8 @@ class AssociativeMemoryCell(AssociativeCell):
 class DualAssociativeMemoryCell(AssociativeMemoryCell):
     """`AssociativeMemoryCell` that also reads the memory of a source.
 
-    The paper calls the cell Dual AM-RNN. `m^x` is the final memory of the
-    source sequence, which is never written:
+    The paper calls the cell Dual AM-RNN. `m^x`, the memory after the last step
+    of the source sequence, is read and never written:
 
         r'_t     = bound(W_r' [y_t; h_{t-1}])                       (13)
         phi_t    = read(conj(r'_t), m^x)                            (13)
@@ -596,9 +597,10 @@ class DualAssociativeMemoryCell(AssociativeMemoryCell):
 
     Args:
         cell, num_copies, seed, kernel_initializer, key: see
-            `AssociativeMemoryCell`. Source and target must agree in the units
-            of the memory, `num_copies`, `seed` and `key`.
-        source_key: `"shared"` if `r'_t` is `r_t`, or `"separate"`.
+            `AssociativeMemoryCell`. The cells of source and target must have
+            equal memory units, `num_copies`, `seed` and `key`.
+        source_key: `"shared"` to read the source's memory with `r_t`, or
+            `"separate"` to compute a second key, `r'_t`.
         **kwargs: arguments of `keras.layers.Layer`; the dtype is the cell's.
 
     Call arguments and results are as for `AssociativeMemoryCell`, with one more

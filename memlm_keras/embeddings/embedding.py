@@ -14,9 +14,9 @@ def look_up(table, token_ids):
     """Looks up rows of a table.
 
     On TensorFlow, the gradient of a look-up has one entry for each occurrence
-    of a token. Keras' optimizers square single entries, so Adam's second moment
-    and the clipping norm would be wrong. With `look_up`, the gradient is the
-    sum over all occurrences, as on the other backends.
+    of a token. Keras' optimizers would sum the squares of the entries of a
+    token, but Adam and the clipping norm need the square of the sum. `look_up`
+    sums the gradient over all occurrences, as other backends do.
 
     Args:
         table: variable or tensor `(rows, units)`.
@@ -45,10 +45,10 @@ def look_up(table, token_ids):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class Embedding(Configured, keras.layers.ReversibleEmbedding):
-    """A `keras.layers.ReversibleEmbedding` with equal training on all backends.
+    """A `ReversibleEmbedding` of Keras with equal gradients on all backends.
 
-    The weights are those of Keras' layer; `look_up` describes the difference on
-    TensorFlow. Optionally, words are dropped in training (Gal and Ghahramani,
+    The weights are those of Keras' layer; on TensorFlow, the gradient is that
+    of `look_up`. Optionally, words are dropped in training (Gal and Ghahramani,
     2016, Section 4.2): all occurrences of a dropped word in a row of the batch
     are dropped, and other words are scaled by `1 / (1 - word_dropout)`.
 
@@ -111,7 +111,7 @@ class Embedding(Configured, keras.layers.ReversibleEmbedding):
 
     def call(self, inputs, reverse=False, training=None):
         if reverse:
-            # Without the scope, the matrix would keep the variable's dtype.
+            # `AutocastScope` casts the matrix from the variable's dtype.
             dtype = self.reverse_dtype or self.compute_dtype
             with AutocastScope(dtype):
                 return super().call(ops.cast(inputs, dtype), reverse=True)
@@ -124,7 +124,7 @@ class Embedding(Configured, keras.layers.ReversibleEmbedding):
         return super().quantize(mode, type_check=False, config=config)
 
     def quantized_call(self, inputs, reverse=False, training=None):
-        """Calls Keras' method, which has no argument `training`."""
+        """Calls Keras' `quantized_call`, which has no argument `training`."""
         return super().quantized_call(inputs, reverse=reverse)
 
     def compute_output_spec(self, inputs, reverse=False, training=None):

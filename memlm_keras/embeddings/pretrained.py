@@ -51,8 +51,7 @@ class WordVectors(NamedTuple):
 
 
 def read_vectors(path, words, verbose=1):
-    r"""Reads the vectors of given words from a text file of GloVe, word2vec or
-    fastText vectors.
+    r"""Reads vectors of given words from a GloVe, word2vec or fastText file.
 
     A line contains a word and its numbers, separated by spaces or tabs; a word
     may contain spaces. The first line may give the numbers of words and of
@@ -167,8 +166,8 @@ def _lines(path, verbose):
 
 
 def _shape(first):
-    """Returns the number of vectors and the dimension. The number is `None` if
-    the first line does not give it."""
+    """Returns the dimension of the vectors and, before it, their number, which
+    is `None` if the first line of the file does not contain it."""
     numbers = [
         len(list(itertools.takewhile(_is_number, reversed(fields[1:]))))
         for fields in first

@@ -17,7 +17,7 @@ __all__ = [
     "SequenceAutoencoder",
 ]
 
-# Saved models contain objects of the following classes. Register them here,
-# since `data` does not import Keras.
+# Saved models contain objects of these classes. This module registers the
+# classes, since `data` does not import Keras.
 for _class in (SubwordVocabulary, Tokenizer, Vocabulary):
     keras.saving.register_keras_serializable(package="memlm_keras")(_class)

@@ -29,20 +29,18 @@ from memlm_keras.models.quantization import forget_compiled
 class SequenceAutoencoder(DualSequenceModel):
     """Encodes and decodes sequences (Weissenborn, 2016, Section 5.3).
 
-    One recurrent layer, the encoder, reads a sequence. Another, the decoder,
-    generates this sequence from the encoder's final memory. Encoder and decoder
-    share only the embeddings. In training, the decoder reads the correct tokens
-    (teacher forcing); in `generate`, it reads the tokens that it generated.
+    A recurrent layer, the encoder, reads a sequence. A second recurrent layer,
+    the decoder, generates that sequence from the encoder's final memory.
+    Encoder and decoder share only the embeddings. In training, the decoder
+    reads the correct tokens (teacher forcing); in `generate`, its own.
 
     Args:
         vocabulary_size, embedding_dim, initializer: see `EntailmentClassifier`.
         embeddings_initializer, name, dtype: see `EntailmentClassifier`.
         encoder: Keras recurrent layer, or cell, that reads the sequence.
-        decoder: layer or cell that generates the sequence, with the encoder's
-            number of units.
+        decoder: layer or cell of the same size that generates the sequence.
         conditioning: `"source"` or `"memory"`, as in `EntailmentClassifier`.
-        dropout: float in [0, 1), rate on embeddings and on the inputs of the
-            output layer.
+        dropout: float in [0, 1), rate on embeddings and on the head's inputs.
         end_of_sentence_id: integer, begins and ends a generated sequence;
             `None` for the id of `vocabulary`, or 0 without a vocabulary.
         vocabulary: `memlm_keras.data.Vocabulary` that is saved with the model,
@@ -169,7 +167,7 @@ class SequenceAutoencoder(DualSequenceModel):
         """Tuple of the encoder and the decoder."""
         return self.encoder, self.decoder
 
-    # A cached property compiles its function once. Keras does not track it.
+    # A cached property compiles its function once, and is not tracked by Keras.
 
     @functools.cached_property
     def _encode(self):

@@ -19,7 +19,7 @@ class Prediction(NamedTuple):
 
     logits: Any  # `None` if only losses are computed.
     log_probability: Any = None
-    loss: Any = None  # With the term of a supervised mixture.
+    loss: Any = None  # With a supervised mixture's pointer loss.
 
 
 # === Named states ===
@@ -165,11 +165,12 @@ class Backbone:
             projected = take_steps(outputs, positions)
         draws = getattr(self.head, "draws", False)
         mixture, logits = self.mixture, None
-        # In training, a mixture without weights changes only its own state.
+        # In training, a mixture without weights, such as `NeuralCache`, updates
+        # its state, but does not change the prediction.
         mixes = mixture is not None and not (training and not mixture.weights)
         if sample_weight is not None and not draws:
-            # A mixture scales the gradients of the head's losses, so the sample
-            # weights alone would be wrong factors.
+            # Given factors, the head computes gradients in the forward pass.
+            # With a mixture, only the backward pass knows the factors.
             factors = None if mixes else sample_weight
             losses = head_losses(
                 self.head, projected, targets, factors, training
@@ -240,9 +241,9 @@ class Backbone:
         positions=None,
     ):
         """Runs the model on token ids `(batch, time)`; returns a `Prediction`
-        and the new state. With `sampled`, draws smoothed matrices as in
-        training. With `positions` `(batch, queries)`, predicts at these
-        only."""
+        and the new state. With `sampled`, a smoothed model draws random
+        embedding matrices, as in training. With `positions` `(batch, queries)`,
+        predicts only at these steps."""
         drawn = self._draw(token_ids) if training or sampled else None
         # A mixture needs all steps' outputs, so `positions` are taken after it.
         early = positions if self.mixture is None else None
@@ -260,8 +261,7 @@ class Backbone:
             positions if early is None else None,
         )
         if training:
-            # Add losses last: calling a layer clears the losses of the layer
-            # and its sublayers.
+            # Add losses last, since the call of a layer clears all its losses.
             for layer in (self.embedding, self.head):
                 if getattr(layer, "draws", False):
                     layer.add_divergence()

@@ -106,8 +106,8 @@ class Ensemble(StreamingModel):
 
 
 class Members(keras.layers.Layer):
-    """The backbone of an ensemble, and the only layer of its graph: layers of
-    several models in one graph may have the same names."""
+    """The backbone of an ensemble, one layer for all models: Keras' graphs do
+    not accept the equal names that layers of different models may have."""
 
     memory = None
     mixture = None

@@ -30,14 +30,13 @@ class EntailmentClassifier(DualSequenceModel):
     premise's final memory when it reads the hypothesis. A second layer, `top`,
     reads the outputs for each sentence; its results `p` for the premise and `h`
     for the hypothesis are the inputs `[p; h; |p - h|]` of layers with ReLU that
-    predict the class. Without `top`, the classes are predicted from the last
-    output of the hypothesis; or from the result of a `memory` that also reads
-    the premise's outputs, as in Rocktaeschel et al. (2016); or from the means
-    of both sentences' outputs, as in Cheng et al. (2016).
+    predict the class. Without `top`, the class is predicted from the last
+    output for the hypothesis. With a `memory`, the class is predicted from the
+    memory's result, as in Rocktaeschel et al. (2016); with `pooling`, from the
+    means of both sentences' outputs, as in Cheng et al. (2016).
 
     Args:
-        vocabulary_size: integer, number of tokens; `None` for the size of
-            `vocabulary`.
+        vocabulary_size: integer; `None` for the size of `vocabulary`.
         embedding_dim: integer, size of the embedding vectors.
         recurrent: Keras recurrent layer, or cell, that reads the premise.
         recurrent_hypothesis: layer or cell that reads the hypothesis; `None`
@@ -51,8 +50,8 @@ class EntailmentClassifier(DualSequenceModel):
             `LSTMNetworkCell`. `None`: each sentence is read separately.
         memory: a `memlm_keras.memory.WordByWordAttention`, or `None`.
         top: recurrent layer or cell, or `None`; not with a `memory`.
-        pooling: `"mean"` if `p` and `h` are the means of the first layer's
-            outputs over the words; or `None`. Not with a `memory` or `top`.
+        pooling: `"mean"` to predict from the mean outputs `[p; h]` of both
+            sentences, without a `memory` and without `top`; or `None`.
         classifier_units: sequence of integers, sizes of the layers with ReLU.
         projection: integer, units that embeddings are projected to, with a
             bias; or `None` for no projection.
@@ -61,15 +60,15 @@ class EntailmentClassifier(DualSequenceModel):
         initializer: Keras initializer of all matrices outside the recurrent
             layers; `None` for Glorot uniform.
         embeddings_initializer: Keras initializer of the embedding; `None` for
-            `initializer`. If both are `None`: U(-0.5, 0.5) if a cell with an
-            associative memory reads the embeddings, else U(-0.05, 0.05).
+            `initializer`. If `initializer` is `None`, too: U(-0.5, 0.5) if a
+            cell with an associative memory reads the embeddings, else U(-0.05,
+            0.05).
         vocabulary: `memlm_keras.data.Vocabulary` that is saved with the model,
             so that it classifies strings, or `None`.
         labels: sequence of strings, the names of the classes, such as
             `corpus.labels`; or `None`.
         name: string or `None`.
-        dtype: dtype policy of all layers except recurrent layers; by default
-            the global policy.
+        dtype: dtype policy of non-recurrent layers; by default the global one.
 
     Call arguments:
         inputs: dict of int32 tensors, as in `memlm_keras.data.PairBatches`:
@@ -343,7 +342,7 @@ class EntailmentClassifier(DualSequenceModel):
                 "Attention needs a memory that attends, such as a "
                 "`WordByWordAttention`. Received: memory=None"
             )
-        # An attribute would make Keras save this model with the classifier.
+        # Do not store this model in an attribute: Keras would save both models.
         weights = keras.Model(self.input, self._attention_weights)(inputs)
         return ops.convert_to_numpy(ops.cast(weights, "float32"))
 

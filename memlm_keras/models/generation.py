@@ -105,8 +105,8 @@ class Sampling:
         penalties[:, suppressed] = _NEVER
         if not may_be_empty:
             penalties[_FIRST, stops] = _NEVER
-        # A sampler also continues ended rows. Force stop tokens there, since
-        # other tokens would change the scores of beams.
+        # A sampler also continues rows that have ended. Allow only a stop token
+        # in such rows: other tokens would change the scores of beams.
         penalties[_ENDED] = _NEVER
         penalties[_ENDED, stops[:1]] = 0.0
         penalties = ops.convert_to_tensor(penalties)
@@ -184,7 +184,8 @@ class Sampling:
             logits, state = self._predict(last, state, penalties, place)
             return logits, None, state
 
-        # Samplers find stop tokens at any position: fill with another token.
+        # keras_nlp finds stop tokens even in unwritten positions, so fill such
+        # positions with a token that is not a stop token.
         filler = next(i for i in itertools.count() if i not in stops)
         generated = sampler(
             next=next_token,
@@ -253,8 +254,7 @@ def _read_prompt(prompt, vocabulary):
     if is_text(prompt):
         vocabulary = require_strings("prompt", prompt, vocabulary)
         rows = [vocabulary.encode(row) for row in strings]
-        # For an empty string, the model reads an end of a sentence, which is
-        # not returned.
+        # The token of an empty prompt, an end of a sentence, is not returned.
         start = [vocabulary.end_of_sentence_id]
         begins = [int(not len(row)) for row in rows]
 

@@ -64,12 +64,11 @@ class LanguageModel(StreamingModel, SequenceModel):
             `"embeddings"`, for `"outputs"` of the last recurrent layer, and
             `"between"` the recurrent layers; with `"variational": True`, masks
             are the same at all steps of a sequence (Gal and Ghahramani, 2016).
-        tie_embeddings: bool, whether the output projection shares the matrix
-            of the embedding.
+        tie_embeddings: bool, whether the projection uses the embedding matrix.
         initializer: Keras initializer of the embedding, the projection and its
-            bias, unless these layers are given. The defaults are, in this
-            order, U(-0.05, 0.05), or U(-0.5, 0.5) if a cell with an associative
-            memory reads the embeddings; Glorot uniform; and zero.
+            bias, unless these layers are given. `None` means U(-0.05, 0.05) for
+            the embedding, or U(-0.5, 0.5) if a cell with an associative memory
+            reads it; Glorot uniform for the projection; and a bias of zero.
         recurrent_above: list of recurrent layers or cells that read the
             outputs of the memory, bottom first.
         mixture: a `memlm_keras.mixtures.Mixture` that mixes earlier words into
@@ -91,7 +90,7 @@ class LanguageModel(StreamingModel, SequenceModel):
         name: string or `None`.
         dtype: dtype policy of dropout, and of the embedding and the projection
             unless these are given, such as `"mixed_bfloat16"`; by default the
-            global policy. Recurrent layers and memory are not affected.
+            global policy. Recurrent layers and memory have their own policies.
 
     Call arguments:
         inputs: int32 tensor `(batch, time)` of token ids, read from an empty
@@ -103,11 +102,11 @@ class LanguageModel(StreamingModel, SequenceModel):
             * `"positions"`, `(batch, queries)` int32, the only steps that
               predict: logits, targets, losses and weights have `queries` in
               place of `time`. The model reads all steps.
-            * `"targets"`, `(batch, time)` int32, the next tokens: the result
-              is a dict with the `"loss"` and the natural `"log_probability"`
-              of each token, float32 `(batch, time)`, and the `"logits"`.
-              In training, the loss includes the additional term of a
-              supervised mixture; the KL terms of a smoothing are in
+            * `"targets"`, `(batch, time)` int32, the next tokens: the result is
+              a dict with the `"loss"` and the natural `"log_probability"` of
+              each token, float32 `(batch, time)`, and the `"logits"`. In
+              training, the loss includes the pointer loss of a
+              `PointerSentinel`. The divergence of a `SmoothedEmbedding` is in
               `model.losses`.
             * `"sample_weight"`, `(batch, time)` float, the factors by which you
               multiply the losses: to save memory, the result has no `"logits"`.
@@ -118,11 +117,12 @@ class LanguageModel(StreamingModel, SequenceModel):
         Logits `(batch, time, vocabulary_size)`; with targets, a dict.
 
     Raises:
-        ValueError: if an argument or an input is not as described; for a
-            recurrent layer that runs in both directions or backwards, is
-            `stateful`, or below a `MemoryNetwork`; for layers or a mixture
-            after a memory that is not causal; for units that the memory cannot
-            divide; and for tied embeddings of another size than the outputs.
+        ValueError: if an argument or an input is not as described. Recurrent
+            layers must read forward and be neither `stateful` nor below a
+            `MemoryNetwork`. No layer or mixture may follow a memory that is not
+            causal. The memory's number of parts must divide the units of the
+            last recurrent layer. Tied embeddings must have the size of the
+            head's inputs.
 
     Example:
 
@@ -316,7 +316,7 @@ class LanguageModel(StreamingModel, SequenceModel):
 
     @property
     def non_trainable_variables(self):
-        """Adds the state of a running `evaluate` to Keras' variables."""
+        """Keras' variables and, in `evaluate`, those of the carried state."""
         variables = super().non_trainable_variables
         if (carried := self.__dict__.get("_carried")) is None:
             return variables
@@ -360,7 +360,7 @@ class LanguageModel(StreamingModel, SequenceModel):
             return False
         import tensorflow as tf
 
-        # TensorFlow has no public function for this; Keras imports it too.
+        # TensorFlow's public API sets op determinism, but cannot return it.
         from tensorflow.python.framework.config import is_op_determinism_enabled
 
         return not (
@@ -379,8 +379,8 @@ class LanguageModel(StreamingModel, SequenceModel):
         return super().test_step(*state, self._with_targets(data))
 
     def _with_targets(self, data):
-        """Adds targets to the inputs of a batch, and also sample weights if
-        neither the loss nor a metric needs logits."""
+        """Adds targets to a batch's inputs. Adds sample weights, too, if loss
+        and metrics read token losses, so that the model returns no logits."""
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         inputs = {**x} if isinstance(x, dict) else {"token_ids": x}
         inputs["targets"] = y = ops.convert_to_tensor(y)
@@ -459,7 +459,7 @@ class LanguageModel(StreamingModel, SequenceModel):
     # === Reading batches ===
 
     def sampled_score_batches(self, batches, samples, seed=0):
-        """Scores batches with smoothed matrices drawn at random.
+        """Scores batches with random samples of a smoothed model's matrices.
 
         Matrices are drawn for each batch as in training, but without dropout.
 
@@ -549,8 +549,7 @@ class LanguageModel(StreamingModel, SequenceModel):
             prediction: `"mean"` or `"mode"`, as in `VariationalSmoothing`.
 
         Raises:
-            ValueError: for a model without smoothing, and for an unknown
-                `prediction`.
+            ValueError: if there is no smoothing or `prediction` is unknown.
 
         Example:
 
@@ -573,12 +572,12 @@ class LanguageModel(StreamingModel, SequenceModel):
         """Returns a copy of this model with fixed dropout masks.
 
         Dropping the same units at every step has the effect of zero rows in the
-        embedding, the recurrent layers' kernels and the output projection, so
-        the copy is an ordinary model without dropout and tied embeddings. Kept
-        units are scaled by `1 / (1 - rate)`; the expectation replaces other
-        noise in cells, and the mean or mode replaces smoothed matrices. The
-        mean of many copies is the Monte Carlo average of Gal and Ghahramani
-        (2016); see `memlm_keras.evaluation.monte_carlo_perplexity`.
+        embedding, the recurrent layers' kernels and the output projection. The
+        copy has such rows instead of dropout, and no tied embeddings. Kept
+        units are scaled by `1 / (1 - rate)`. Other noise in cells is replaced
+        by its expectation, and a smoothed matrix by its mean or mode. The mean
+        of many copies is the Monte Carlo average of Gal and Ghahramani (2016);
+        see `memlm_keras.evaluation.monte_carlo_perplexity`.
 
         Args:
             seed: integer; masks are the same on all backends.
@@ -586,8 +585,8 @@ class LanguageModel(StreamingModel, SequenceModel):
                 `None` for a new copy.
 
         Raises:
-            ValueError: if the inputs of a memory or a mixture are dropped,
-                since these inputs have no kernel to mask.
+            ValueError: if dropout applies to inputs of a memory or a mixture,
+                since no kernel multiplies these inputs.
 
         Example:
 
@@ -601,9 +600,9 @@ class LanguageModel(StreamingModel, SequenceModel):
         this model if there is no smoothing.
 
         A smoothed model computes the mean or the mode of its matrices in each
-        call, which takes as long as the projection of one step. The copy has
-        the mean or the mode as weights. If only the input side of a tied
-        embedding is smoothed, the copy is untied: its two matrices differ.
+        call, which takes as long as the projection of one step. The copy stores
+        the mean or the mode as weights. If only the input side of tied
+        embeddings is smoothed, the matrices of the copy are not tied.
 
         Example:
 

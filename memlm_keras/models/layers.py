@@ -45,8 +45,8 @@ def as_recurrent_layers(name, layers, at_least=1):
 
 
 def as_recurrent_layer(name, layer):
-    """Sets a recurrent layer to return sequences and states. Wraps a cell in
-    such a layer, and raises `ValueError` for other objects."""
+    """Makes a recurrent layer return sequences and states. Wraps a cell in a
+    recurrent layer, and raises `ValueError` for other objects."""
     if isinstance(layer, keras.layers.Bidirectional):
         raise ValueError(
             f"`{name}` must not hold a `Bidirectional` layer, which would read "
@@ -93,8 +93,8 @@ def require_memory(memory, vocabulary_size, recurrent):
         return
     if type(memory).embed_state is not Memory.embed_state and recurrent:
         raise ValueError(
-            "`recurrent` must be empty, because the memory embeds the words of "
-            f"its state. Received: memory={memory} and recurrent={recurrent}"
+            "`recurrent` must be empty, because the memory must read the word "
+            f"embeddings. Received: memory={memory} and recurrent={recurrent}"
         )
     if not hasattr(memory, "vocabulary_size"):
         return
@@ -137,7 +137,7 @@ def initializer_of(initializer, index, default):
 
 
 def embeddings_start(readers):
-    """Returns the default initializer for embeddings that `readers` read."""
+    """Returns an embedding's default initializer, given the next layers."""
     for layer in readers:
         limit = getattr(getattr(layer, "cell", None), "embedding_range", None)
         if limit is not None:
@@ -146,8 +146,8 @@ def embeddings_start(readers):
 
 
 def make_embedding(embedding, sizes, initializer, start, dtype):
-    """Returns `embedding` with the model's sizes. Instead of `None`, makes an
-    embedding from `initializer`, or from `start` if that is `None`."""
+    """Sets missing sizes of `embedding`. If it is `None`, creates an embedding,
+    initialized by `initializer` or, without one, by `start`."""
     if embedding is None:
         embedding = Embedding(
             embeddings_initializer=initializer_of(initializer, 0, start),

@@ -42,7 +42,7 @@ def quantize(model, mode, config, filters, verbose, **kwargs):
         for layer in layers.values():
             _prepare(layer, lambda cell: should_quantize_layer(cell, filters))
     with warnings.catch_warnings():
-        # Keras warns about unchanged layers, but the report lists them.
+        # Keras warns of layers that it cannot quantize; the report lists them.
         warnings.filterwarnings("ignore", ".*does not have a `quantize")
         keras.Model.quantize(
             model, mode, config=config, filters=filters, **kwargs
@@ -111,8 +111,8 @@ class Int8KernelsOfKeras(Int8Kernels):
     """`Int8Kernels` for the two matrices of a Keras recurrent cell."""
 
     def quantize(self, mode=None, type_check=True, config=None):
-        # Keras adds the following steps to `quantize` when it creates a layer,
-        # but this cell gets its class later, in `_prepare`.
+        # Keras wraps `quantize` of a new layer in these steps. `_prepare`
+        # removes the wrapper when it changes the class of a cell.
         self._check_quantize_args(mode, self.compute_dtype)
         self._tracker.unlock()
         try:
@@ -165,8 +165,8 @@ _LAYERS = (
 
 
 def _prepare(layer, chosen):
-    """Converts the cells of a Keras recurrent layer to int8 cells. Cells of a
-    subclass, or for which `chosen(cell)` is false, do not change."""
+    """Converts the cells of a Keras recurrent layer to int8 cells. Skips
+    subclasses of Keras' cells, and cells for which `chosen` is false."""
     if type(layer) not in _LAYERS:
         return
     cells = getattr(layer.cell, "cells", [layer.cell])

@@ -33,9 +33,9 @@ _READ_AT_ONCE = 16
 class SequenceModel(keras.Model):
     """A `keras.Model` that reads token ids and can be made from presets.
 
-    `fit` accepts batches that depend on the epoch, start in the middle of an
-    epoch, or differ in length. A subclass sets `preset_kind` to the `"kind"` of
-    its presets.
+    `fit` accepts batches that depend on the epoch, start within an epoch, or
+    differ in length. A subclass sets `preset_kind` to the `"kind"` of its
+    presets.
     """
 
     preset_kind = None
@@ -57,11 +57,11 @@ class SequenceModel(keras.Model):
             preset: string. A name in `memlm_keras.presets.names()` gives random
                 weights; a name in `memlm_keras.presets.trained_names()`, or the
                 path of a folder that `save_to_preset` wrote, gives a trained
-                model. A trained model is not compiled, and accepts only the
-                argument `dropout`.
+                model. For a trained model, `dropout` is the only further
+                argument; the returned model is not compiled.
             vocabulary_size: integer; `None` for the size of `vocabulary`.
-            vocabulary: `memlm_keras.data.Vocabulary` to save with the model,
-                or `None`.
+            vocabulary: `memlm_keras.data.Vocabulary` to save with the model, or
+                `None`.
             **overrides: sizes of the preset, as in `memlm_keras.presets.get`,
                 or arguments of this class that the preset does not set.
 
@@ -111,23 +111,24 @@ class SequenceModel(keras.Model):
 
         The folder contains `config.json` with the vocabulary,
         `model.weights.h5`, `metadata.json` with the SHA-256 of both, and
-        `README.md`, a model card, but no optimizer. KerasHub's presets have the
-        same layout.
+        `README.md`, a model card, but no optimizer. KerasHub uses the same
+        layout.
 
         Args:
-            folder: path of a new or empty folder, or of a trained model, which
-                is replaced.
+            folder: path of a new or empty folder, or a trained model to
+                replace.
             dtype: how matrices are stored: `"float32"`, `"float16"`, or
                 `"int8"` with one scale per row, or per column if columns
                 outnumber rows. Biases and other vectors stay float32. The
                 loaded model always has float32 weights, and can be trained.
             card: dict of strings and numbers for the model card, or `None`. The
-                card begins with `"description"`, `memlm presets` shows
-                `"perplexity"`, and errors about damaged files show `"command"`,
-                which builds the model again.
+                card begins with `"description"`. The command `memlm presets`
+                prints `"perplexity"`. Errors about a damaged file print
+                `"command"`, which builds the model again.
 
         Raises:
-            ValueError: for another `dtype`, or a folder with other files.
+            ValueError: for an unknown `dtype`, or a folder with unrelated
+                files.
             OSError: if the folder cannot be written.
 
         Example:
@@ -172,7 +173,7 @@ class SequenceModel(keras.Model):
         On JAX, warns about bfloat16 on a CPU, where float32 is faster.
 
         Raises:
-            ValueError: for a cross-entropy of probabilities.
+            ValueError: for a cross-entropy with `from_logits=False`.
         """
         loss = _of_logits("loss", loss)
         metrics, weighted_metrics = (
@@ -441,8 +442,8 @@ class SequenceModel(keras.Model):
         return run
 
     def _may_record(self):
-        """Returns whether a training step may be traced on PyTorch, since it
-        runs only code from Keras and this package."""
+        """Returns whether a training step may be traced on PyTorch: whether the
+        step runs only code from Keras and this package."""
         if keras.backend.backend() != "torch" or self.run_eagerly:
             return False
         parts = [self.optimizer, *self.metrics, *tree.flatten(self.loss)]
@@ -459,8 +460,8 @@ class SequenceModel(keras.Model):
         return known and not self.jit_compile
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-        # On TensorFlow, Keras would build the model with the mean of the
-        # replicas' batches, and a bool "reset" has no mean.
+        # With several replicas, Keras would average their batches to build the
+        # model, but the bool "reset" cannot be averaged.
         if iterator is not None and distribution.num_devices(self) > 1:
             _, _, batches = next(iter(iterator))
             data_batch = distribution.of_first_replica(self, next(batches))
@@ -478,8 +479,8 @@ class SequenceModel(keras.Model):
 
 
 class CarriedState(keras.layers.Layer):
-    """Stores the state that a model carries between batches. Its non-trainable
-    weights are part of checkpoints, but not of saved models."""
+    """Stores the state that a model carries between batches. Checkpoints
+    contain such states, but saved models do not."""
 
     # Keras' `stateful=True` carries no state on JAX. On TensorFlow, each
     # replica writes its own rows, and a `Checkpoint` joins the rows.
@@ -525,8 +526,8 @@ class CarriedState(keras.layers.Layer):
 class CarriedStates:
     """The two `CarriedState`s of a model, for training and evaluation."""
 
-    # Keras does not track objects that are not layers, so compiled training
-    # does not depend on the variables of an `evaluate` within `fit`.
+    # Keras does not track an object of this class, so an `evaluate` within
+    # `fit` adds no variables to the compiled training step.
 
     def __init__(self, model):
         self.model = model
@@ -611,8 +612,8 @@ def carried_rows(batches, batch_size=None):
 
 
 def _of_logits(name, given):
-    """Returns the loss or metric `given`. A cross-entropy given by name takes
-    logits; one that takes probabilities raises `ValueError`."""
+    """Replaces the name of a cross-entropy by the cross-entropy of logits.
+    Raises `ValueError` for a cross-entropy of probabilities."""
     known = str(getattr(given, "__name__", given)).replace("_", "").lower()
     module = getattr(keras, "losses" if name == "loss" else "metrics")
     for kind in ("SparseCategoricalCrossentropy", "CategoricalCrossentropy"):
@@ -695,7 +696,7 @@ def _require_ids(data, vocabulary_size):
 
 
 def _require_whole_sentences(batches, memory):
-    """Raises `ValueError` for batches that cut the sentences of `memory`."""
+    """Raises `ValueError` for batches without whole sentences for `memory`."""
     if not isinstance(batches, keras.utils.PyDataset):
         return
     name = type(memory).__name__
@@ -718,9 +719,9 @@ def _require_whole_sentences(batches, memory):
 
 
 class FollowEpoch(keras.callbacks.Callback):
-    """Sets the epoch of batches to that of `fit`, and restores PyTorch's random
-    state when an epoch starts, so that validation and a `Checkpoint` do not
-    change training."""
+    """Moves batches to the epoch of `fit`, which decides their order. On
+    PyTorch, also undoes the changes of the random state by validation and by a
+    `Checkpoint`."""
 
     def __init__(self, batches):
         super().__init__()
@@ -744,7 +745,7 @@ class FollowEpoch(keras.callbacks.Callback):
 
 
 class OneRun(keras.callbacks.CallbackList):
-    """A list of callbacks for two calls of `fit` that are one training run."""
+    """A list of callbacks that see two calls of `fit` as one training run."""
 
     _begun = False
 
@@ -771,8 +772,8 @@ def as_dataset(model, batches, steps_per_epoch=None):
     backend = keras.backend.backend()
     varies = getattr(batches, "varies_in_time", False)
     # The backends' readers do not call `on_epoch_begin` and `on_epoch_end`.
-    # With `steps_per_epoch`, a reader would begin an epoch with batches read in
-    # the previous epoch.
+    # With `steps_per_epoch`, batches that a reader has read ahead in one epoch
+    # would begin the next.
     simple = (
         isinstance(batches, EpochBatches)
         and all(

@@ -65,7 +65,7 @@ class StreamingModel(keras.Model):
 
     @property
     def mixture(self):
-        """The model's mixture, or `None`."""
+        """The layer that mixes recent words into predictions, or `None`."""
         return self.backbone.mixture
 
     @property
@@ -76,7 +76,7 @@ class StreamingModel(keras.Model):
             return self.memory
         return self.mixture
 
-    # A cached property compiles its function once. Keras does not track it.
+    # A cached property compiles its function once, and is not tracked by Keras.
 
     @functools.cached_property
     def _step(self):
@@ -208,8 +208,8 @@ class StreamingModel(keras.Model):
         state = self.initial_state(len(lengths))
         for starts, size, reads in aligned_segments(lengths):
             columns = starts[:, None] + np.arange(size)
-            # Rows without a piece of this size read arbitrary tokens. Their
-            # state is restored afterwards.
+            # Rows without a segment of this size read arbitrary tokens, too;
+            # below, their previous state is restored.
             columns = np.minimum(columns, tokens.shape[1] - 1)
             piece = np.take_along_axis(tokens, columns, axis=1)
             before = state
@@ -227,7 +227,8 @@ class StreamingModel(keras.Model):
         Args:
             token_ids: int array `(batch, time)`, at least two tokens per row;
                 or, for a model with a `vocabulary`, a string or a list of
-                strings. Each string gets an end of a sentence before and after.
+                strings. An end of a sentence is added before and after a
+                string.
             state: optional dict to start from, as for `step`.
 
         Returns:
@@ -299,7 +300,8 @@ class StreamingModel(keras.Model):
         Returns:
             float32 array `(batch, time, memory)`, the oldest slot first. The
             weights of a step sum to one, or to zero while no slot is filled. In
-            an `Attentive`, outputs older than the slots may have weight too.
+            a `memlm_keras.memory.Attentive`, the sum may be smaller, since
+            older outputs have weight, too.
 
         Raises:
             ValueError: if no layer attends, ids are outside the vocabulary, or
@@ -343,13 +345,12 @@ class StreamingModel(keras.Model):
             max_length: integer, length of prompt and continuation together.
             sampler: a keras_nlp sampler, or its name: `"greedy"`, `"top_k"`,
                 `"top_p"`, `"beam"` or `"random"`.
-            vocabulary: `memlm_keras.data.Vocabulary`; `None` for the model's
-                own, if any.
+            vocabulary: `memlm_keras.data.Vocabulary`; `None` for the model's.
             stop_token_ids: list of ids; generation ends when every row contains
                 one of them. A stop token fills the rest of its row; strings end
-                before the stop token. With a vocabulary, `None` stops at the
-                end of a sentence, which is then never the first token after a
-                prompt. Pass `()` to never stop early.
+                before the stop token. With a vocabulary, `None` means the
+                end-of-sentence token, which is then never generated directly
+                after a prompt. Pass `()` to never stop early.
             suppress_token_ids: list of ids that are never generated, such as
                 `[vocabulary.unknown_id]`, or `None`.
 
@@ -383,8 +384,7 @@ class StreamingModel(keras.Model):
         """Computes the natural-log probability of every target in batches.
 
         Args:
-            batches: `memlm_keras.data.Batches`, or a dataset with the same
-                items.
+            batches: `memlm_keras.data.Batches`, or a dataset of such items.
             verbose: as in `keras.Model.predict`.
 
         Returns:
@@ -485,9 +485,9 @@ class StreamingModel(keras.Model):
         `"int8"` divides by four the size of embeddings, projections, memories,
         mixtures, this package's cells and Keras' LSTM, GRU and SimpleRNN. Keras
         quantizes embedding and projection; other matrices have one scale per
-        column, and are converted to floats for products. Other layers do not
-        change. A quantized model cannot be trained, but can be saved, loaded
-        and exported as a SavedModel.
+        column, and are converted to floats for products. Layers of other kinds
+        keep their weights. A quantized model cannot be trained, but can be
+        saved, loaded and exported as a SavedModel.
 
         Args:
             mode, config, filters: arguments of `keras.Model.quantize`.
@@ -564,8 +564,8 @@ def segments(length, longest=128):
 
 
 def affordable_steps(rows, vocabulary_size):
-    """Returns the number of steps to read at once. It is a power of two up to
-    128, and small enough that logits take at most 256 MiB."""
+    """Returns how many steps to read at once: the largest power of two, up to
+    128, whose logits take at most 256 MiB."""
     steps = 128
     while steps > 1 and rows * steps * vocabulary_size > 2**26:
         steps //= 2
@@ -573,8 +573,8 @@ def affordable_steps(rows, vocabulary_size):
 
 
 def aligned_segments(lengths, longest=128):
-    """Splits rows of given lengths into pieces, longest first. Yields starts,
-    the size of pieces, and a mask of the rows with a piece of this size."""
+    """Splits rows of given lengths into segments, longest first. Yields starts,
+    the size of segments, and a mask of the rows with such a segment."""
     lengths = np.asarray(lengths, "int64")
     starts = np.zeros_like(lengths)
     size = longest

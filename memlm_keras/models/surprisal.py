@@ -37,9 +37,9 @@ class Surprisal(tables.ResultTable):
     The entropy is that of the next word (Roark et al., 2009; Linzen and Jaeger,
     2016), not of whole parses or continuations as in Hale (2006), because a
     model has infinitely many continuations. Hale replaces negative entropy
-    reductions by zero; here, reductions may be negative. At the last word,
-    `H(c w)` is the entropy after the text, or, if each sentence resets the
-    state, the entropy of a first word.
+    reductions by zero; here, reductions may be negative. At the last word w,
+    `H(c w)` is the entropy of the word that would follow the text or, if each
+    sentence resets the state, of a sentence's first word.
 
     Attributes:
         words: tuple of strings, the tokens of the text, including ends of
@@ -48,8 +48,8 @@ class Surprisal(tables.ResultTable):
         position: int array, the word's place in its sentence, from 1.
         surprisal, entropy, entropy_reduction: float64 arrays, see above.
         rank: int array, one plus the number of more probable words.
-        unknown: bool array, whether the word is not in the vocabulary; the
-            numbers of such a word belong to the unknown-word token.
+        unknown: bool array, true for words outside the vocabulary, whose
+            surprisal, entropy and rank are those of the unknown-word token.
         unit: string, `"bits"` or `"nats"`.
     """
 
@@ -148,9 +148,9 @@ def surprisal(
         reset: bool, whether each sentence is read from the initial state;
             otherwise the state is carried through the document.
         segment_length: integer, number of steps that are read at once, and
-            after which a `DynamicEvaluator` updates. The default depends on the
-            model's size; for a `DynamicEvaluator`, the default is a sentence if
-            `reset` is true, otherwise 5.
+            after which a `DynamicEvaluator` updates. `None` chooses a number by
+            the model's size; for a `DynamicEvaluator`, `None` is a sentence if
+            `reset` is true, otherwise 5 steps.
 
     Returns:
         `Surprisal`.
@@ -269,7 +269,7 @@ def _measure(model, tokens, starts, end_of_sentence_id, segment_length):
 def measures(log_probabilities, targets, numpy=ops):
     """Returns surprisal, entropy (in nats) and rank, `(..., 3)`, of targets
     `(...)`; log-probabilities `(..., vocabulary)` may be -inf."""
-    # Finite logarithms let an impossible word add zero to the entropy.
+    # An impossible word adds zero to the entropy, but 0 * -inf would be NaN.
     finite = numpy.maximum(log_probabilities, _LEAST)
     of_targets, finite_of_targets = (
         numpy.take_along_axis(values, targets[..., None], axis=-1)

@@ -54,7 +54,7 @@ def load(cls, path, vocabulary, tokenizer=None):
 
 
 def _read_vocabulary(path, tokenizer):
-    """Reads a list of words: the vocabulary, and the line of each token."""
+    """Reads a `Vocabulary`; also returns each token's line in the file."""
     words = read_text(path).split()
     if missing := [word for word in _SPECIALS if word not in words]:
         raise ValueError(
@@ -95,7 +95,7 @@ def _cells(path, weights):
 
 
 class _Plain:
-    """Replaces an object of any other class, and keeps its attributes."""
+    """Replaces an object whose class is not loaded; keeps its attributes."""
 
     # PyTorch reads this attribute when it loads old files.
     dump_patches = False

@@ -76,7 +76,7 @@ def with_fixed_dropout(model, seed, into=None):
 
 def draw_masks(model, seed):
     """Returns a dict of random float32 masks for words, inputs and recurrent
-    layers: 0 for dropped units, and `1 / (1 - rate)` for kept units."""
+    layers, with 0 for dropped units, and `1 / (1 - rate)` for kept units."""
     random = np.random.default_rng(seed)
 
     def mask(rate, *shape):
@@ -119,7 +119,7 @@ def _readers(model):
 
 
 def _mask_rows(cell, copy, name, rows):
-    """Multiplies the rows of a copy's kernel by one mask for each gate."""
+    """Copies a kernel to `copy`, with each gate's rows multiplied by a mask."""
     if np.all(rows == 1.0):
         return
     gates = np.split(_array(getattr(cell, name)), len(rows), axis=1)
@@ -143,9 +143,9 @@ def _replaced(config, keys, value):
 
 
 def require_masks(model):
-    """Raises `ValueError` if a dropped input is not multiplied by a kernel."""
+    """Raises `ValueError` if dropout applies to inputs without a kernel."""
     readers = _readers(model)
-    # The embedding contains the first mask, so its reader needs no kernel.
+    # The mask of the first dropout layer goes into the embedding's matrix.
     for reader, dropout in list(zip(readers, model.backbone.dropouts))[1:]:
         if not dropout.rate:
             continue
@@ -153,7 +153,7 @@ def require_masks(model):
             reader is model.head and model.mixture is not None
         ):
             reader = model.memory or model.mixture
-            _refuse(f"a {type(reader).__name__} that reads outputs dropped")
+            _refuse(f"a {type(reader).__name__} with dropped inputs")
         cell = getattr(reader, "cell", None)
         if cell is not None and not hasattr(cell, "kernel"):
             _refuse(f"a {type(cell).__name__} without a kernel for its inputs")
@@ -178,9 +178,9 @@ def drops(model):
 
 def _refuse(received):
     raise ValueError(
-        "`with_fixed_dropout` needs a model in which a kernel multiplies each "
-        "dropped input, as in recurrent layers and the head. Received: "
-        f"{received}"
+        "`with_fixed_dropout` needs dropout only on inputs that a kernel "
+        "multiplies, as in `keras.layers.LSTM` or the head; set other rates to "
+        f"0. Received: {received}"
     )
 
 
