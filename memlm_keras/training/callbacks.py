@@ -24,8 +24,7 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
     `frequency` batches, if all weights are finite.
 
     Args:
-        frequency: Integer or `None`, number of batches between snapshots
-            within an epoch.
+        frequency: Integer or `None`, batches between snapshots within an epoch.
 
     Attributes:
         stopped: Whether training was stopped.
@@ -109,8 +108,8 @@ class CSVLogger(keras.callbacks.CSVLogger):
     """Writes a whole CSV file after each epoch; a `Checkpoint` saves its rows.
 
     Keras' logger appends lines: a power cut may truncate the last line, and a
-    resumed run may log an epoch twice. `read()` returns the rows in the log
-    file, for checkpoints of version 1.0, which do not contain the rows.
+    resumed run may log an epoch twice. Checkpoints of version 1.0 contain no
+    rows of the log; for these, `read()` must return the rows of the log file.
     """
 
     def __init__(self, filename, read):
@@ -119,7 +118,7 @@ class CSVLogger(keras.callbacks.CSVLogger):
         self.rows = []
 
     def get_state(self):
-        """Returns the state for a `Checkpoint`: the rows."""
+        """Returns the state for a `Checkpoint`: the rows of the log."""
         return {"rows": self.rows}
 
     def set_state(self, state):
@@ -153,8 +152,8 @@ class CSVLogger(keras.callbacks.CSVLogger):
 
 
 class TimeEstimate(keras.callbacks.Callback):
-    """Prints an estimate of the training time. It uses the speed in the third
-    and fourth second, after compilation."""
+    """Prints an estimate of the training time, from the batches per second in
+    the third and fourth second, after compilation."""
 
     seconds = 2.0
 
@@ -200,15 +199,16 @@ def _minutes(seconds):
 class HalveOnDrop(keras.callbacks.Callback):
     """Halves the learning rate when a metric is worse than `epochs` epochs ago.
 
-    Weissenborn (2016, Section 5.1) halves when the validation accuracy falls
-    over an epoch. Keras' `ReduceLROnPlateau` compares with the best value so
-    far instead, so it also halves while a metric recovers. Halving discards the
-    metric's values, so the rate is halved at most once in `epochs` epochs.
+    Weissenborn (2016, Section 5.1) halves the rate when the validation accuracy
+    falls over an epoch. Keras' `ReduceLROnPlateau` compares a metric with its
+    best value, so it also reduces the rate while the metric recovers. Values
+    before a halving are discarded, so the rate is halved at most once in
+    `epochs` epochs.
 
     Args:
         monitor: String, name of a metric; larger values are better.
-        epochs: Integer, number of epochs of `fit` between the compared values,
-            usually one pass over the data.
+        epochs: Integer, number of epochs of `fit` between the two values of the
+            metric that are compared.
         factor: Float in (0, 1).
 
     Raises:
@@ -389,7 +389,7 @@ def halve_after(epochs, factor=0.5):
 
     Args:
         epochs: Integer, number of epochs at the initial rate.
-        factor: Float in (0, 1) that multiplies the rate in each later epoch.
+        factor: Float in (0, 1) that multiplies the rate in each further epoch.
 
     Returns:
         A function for `keras.callbacks.LearningRateScheduler`.

@@ -43,13 +43,13 @@ class Checkpoint(keras.callbacks.Callback):
     run can continue with more epochs, or with a more patient `EarlyStopping`,
     as if these had been set from the beginning. Put the checkpoint last in the
     list of callbacks. Data, batches, callbacks, backend, model, optimizer and
-    (see `learning_rate`) learning rate must not change.
+    (see `learning_rate`) learning rate must equal the saved run's.
 
     Args:
         path: Path of the checkpoint file, `.npz`, replaced at each save.
-        batches: `memlm_keras.data.Batches` for training. Other batches need
-            `identity()`, which returns JSON values that identify them, and
-            `start_at(epoch, batch)`, which moves them.
+        batches: `memlm_keras.data.Batches` for training. Batches of another
+            class need `identity()`, which returns JSON values that identify the
+            batches, and `start_at(epoch, batch)`, which sets their position.
         callbacks: List of the other callbacks, whose state is saved, too. Your
             own callbacks need `get_state`, which returns JSON values, and
             `set_state`.
@@ -90,14 +90,14 @@ class Checkpoint(keras.callbacks.Callback):
         self._first_rate = self._next_rate = None
         self._epoch = self._first_batch = 0
         self._saved = None
-        # Loaders and validation change the counters between epochs, so the
-        # counters are restored before the next batch.
+        # Data loaders and validation change random states between epochs.
+        # Before the next batch, the states after the last batch are restored.
         self._counters = None
         # Number of batches done in this epoch, and the training metrics after
         # its last batch, which validation overwrites.
         self._done, self._metrics = 0, None
-        # Whether the saved run stopped during validation. If so, the last batch
-        # is trained again, and the saved state replaces the result.
+        # Whether the saved run stopped during validation. Such a run trains the
+        # last batch again to start validation, then restores the saved state.
         self._validating = False
         if self.path.exists():
             self._saved = read(self.path)
@@ -158,8 +158,8 @@ class Checkpoint(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         if self._saved is not None:
-            # Keras builds metrics in the first step, so saved sums are added
-            # after that step; the start of an epoch resets metrics instead.
+            # Keras builds metrics in the first step, so sums that were saved
+            # within an epoch are added after that step.
             if self._validating:
                 for group in self._variables():
                     self._assign(group)
@@ -441,8 +441,7 @@ def write(path, meta, arrays):
 
 
 def read(path):
-    """Reads a checkpoint; returns a dict of arrays, with JSON values under
-    `"meta"`."""
+    """Reads a checkpoint: a dict of arrays, with JSON values under `"meta"`."""
     remedy = "Remove it to begin anew, or put an intact copy in its place."
     with files.reading(path, "checkpoint", remedy):
         with np.load(path, allow_pickle=False) as archive:

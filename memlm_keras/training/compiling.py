@@ -11,7 +11,7 @@ class TokenLoss(keras.losses.Loss):
     """Base class for losses that reduce token losses to a scalar.
 
     A `memlm_keras.LanguageModel` that gets targets as inputs returns the loss
-    of each token, `(batch, time)`; subclasses also accept logits.
+    of each token, `(batch, time)`; a `TokenLoss` accepts logits, too.
 
     Call arguments:
         y_true: int32 tensor `(batch, time)`.
@@ -55,9 +55,9 @@ class SentenceCrossEntropy(TokenLoss):
     """Cross-entropy summed over each sentence and averaged over the batch.
 
     Tran et al. (2016) do not divide by the length of the sentence; their
-    learning rate of 1 and clipping norm of 5 depend on this sum. The average
-    also counts empty rows in `memlm_keras.data.SentenceBatches`, so each
-    sentence has the same weight.
+    learning rate of 1 and clipping norm of 5 depend on this sum. Rows of
+    `memlm_keras.data.SentenceBatches` without a sentence count in the average,
+    so a sentence has the same weight in any batch.
 
     Example:
 

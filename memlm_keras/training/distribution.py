@@ -21,7 +21,7 @@ def data_parallel(devices=None):
         devices: Integer, number of devices; `None` for all.
 
     Raises:
-        ValueError: There are fewer devices, or the backend is PyTorch.
+        ValueError: Too few devices are available, or the backend is PyTorch.
 
     Example:
 
@@ -93,7 +93,7 @@ def require_divisible(rows, devices):
 def row_layout(shape):
     """Returns the layout that shards rows over devices, or `None`."""
     distribution = keras.distribution.distribution()
-    # With several processes, each process keeps all rows for saving.
+    # Each of several processes keeps all rows of a state, to save the state.
     if distribution is None or distribution.num_processes > 1:
         return None
     return distribution.get_data_layout(shape)
@@ -124,8 +124,8 @@ def num_replicas():
 def assign_rows(variable, value):
     """Assigns this replica's rows in its own copy of a variable; `gather_rows`
     makes the copies equal."""
-    # Do not communicate here: another replica would run within this forward
-    # pass, and Keras collects the losses of a pass in one list.
+    # Communication here would start another replica within this forward pass,
+    # and Keras would mix the layer losses of both replicas.
     replica = _replica()
     if replica is not None:
         begin, shape = _part_of(replica, variable.shape)
@@ -160,9 +160,9 @@ def of_first_replica(model, batch):
 
 
 def share_of_weight(weight, targets):
-    """Returns this replica's weight divided by the replicas' mean weight."""
-    # Keras averages the replicas' means: without the factors, tokens on a
-    # replica with more padding would count more.
+    """Divides this replica's sum of weights by the mean sum of all replicas."""
+    # Keras averages the mean losses of replicas. Without this factor, tokens on
+    # a replica with more padding would count more.
     replica = _replica()
     if replica is None:
         return 1

@@ -13,25 +13,25 @@ from torch.utils import _pytree as pytree
 from memlm_keras.gradients import opaque
 from memlm_keras.keras_private import torch_random
 
-# Number of steps with the same shape before the step is recorded. Recording
-# takes about as long as this number of steps.
+# Number of steps with the same shape before a step's operations are recorded,
+# which takes about as long as that number of steps.
 AFTER = 50
 MOST_SHAPES = 128
-# Longer recordings are not faster than the step itself.
+# With more recorded operations, a replay is not faster than the step.
 MOST_OPERATIONS = 3250
-# Environment variable: with 1, recordings on a GPU run as CUDA graphs.
+# Environment variable: 1 runs recorded steps on a GPU as CUDA graphs.
 VARIABLE = "MEMLM_CUDA_GRAPHS"
 
 
 class Steps:
-    """Runs a Keras model's steps, and records steps whose shapes repeat.
+    """Runs a model's steps, and replays recorded operations if shapes repeat.
 
     With a small model, a step spends more time in Python than in operations. A
     step's operations, including gradients and updates, are traced once per
     batch shape, and then run without Python, with the same results.
 
     Steps whose Python code depends on the values of tensors cannot be traced;
-    such steps run unchanged. Parameters have no `grad` after recorded steps.
+    such steps run unchanged. Parameters have no `grad` after a replayed step.
 
     Args:
         step: Method of `model` that maps a batch to a dict of tensors.
@@ -123,7 +123,7 @@ class Recording:
             delattr(self.graph, name)
             setattr(self.graph, name, parameter.detach())
         if len(self.graph.graph.nodes) > MOST_OPERATIONS:
-            raise ValueError("a recording would not be faster")
+            raise ValueError("the step has too many operations")
         self.call = functools.partial(self.graph, *self.counts)
         if pool and on_gpu([*leaves, *(t for _, t, *_ in self.tensors)]):
             self.call = CudaGraph(self.call, pool)
@@ -186,14 +186,14 @@ class CudaGraph:
 
 # === Random numbers ===
 
-# For each draw, Keras seeds a generator from Python, so recordings would repeat
-# the same numbers. Recorded draws are operations with the seed as input.
+# For each random draw, Keras seeds a generator in Python, so a recorded step
+# would repeat its numbers. Draws are recorded as operations on a seed tensor.
 
 _DRAWN = ("bernoulli", "multinomial", "normal", "rand", "randint")
 
 
 class _TorchWithSeeds:
-    """The module `torch`, whose random functions take a seed as `generator`."""
+    """Replaces `torch`, with a seed as the `generator` of random functions."""
 
     def __getattr__(self, name):
         function = getattr(torch, name)
