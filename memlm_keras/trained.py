@@ -94,7 +94,10 @@ def read_metadata(folder):
                 f"{__version__} reads format {FORMAT}"
             )
         if not {CONFIG, WEIGHTS} <= set(metadata["sha256"]):
-            raise ValueError(f"the SHA-256 of {CONFIG} or {WEIGHTS} is missing")
+            raise ValueError(
+                f"`sha256` must have the keys {CONFIG} and {WEIGHTS}. "
+                f"Received: {sorted(metadata['sha256'])}"
+            )
     return metadata
 
 
