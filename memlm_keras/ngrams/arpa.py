@@ -245,7 +245,7 @@ def _ids(words, vocabulary, path):
 
 
 def _ngrams(reader, ids, boundaries, tables):
-    """Reads the table of the next order, at least 2."""
+    """Reads the n-grams of order `len(tables) + 1`, at least 2, as a table."""
     order, size = len(tables) + 1, len(tables[0].keys)
     words = array.array("i")
     values = array.array("d")
@@ -298,7 +298,7 @@ def write_arpa(model, path, vocabulary, verbose=1):
     Numbers have nine digits, and the unknown token is written as `<unk>`. With
     sentence boundaries, the end-of-sentence token is written as `<s>` at the
     beginning of an n-gram and as `</s>` at its end. Without boundaries, the
-    token is an ordinary word, and programs must not add any.
+    file lacks `<s>` and `</s>`, so programs must not add these to a text.
 
     Args:
         model: `memlm_keras.ngrams.BackoffModel`.

@@ -25,20 +25,19 @@ _CHUNK_TOKENS = 2**18
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NGramTable:
-    """All n-grams of one order in a back-off model, as arrays `(ngrams,)`.
-    Comments call the index of an n-gram its place."""
+    """All n-grams of one order in a back-off model, as arrays `(ngrams,)`."""
 
-    # Sorted. A key is the place of the first n - 1 words in the order below,
-    # times `vocabulary_size`, plus the last word's id. In order 1, a key is a
-    # word's id.
+    # Sorted. The key of an n-gram is the index of its first n - 1 words among
+    # the (n - 1)-grams, times `vocabulary_size`, plus the last word's id. The
+    # key of a 1-gram is the word's id.
     keys: np.ndarray
     log_probabilities: np.ndarray
-    log_backoffs: np.ndarray  # 0 if an n-gram is never a context.
+    log_backoffs: np.ndarray  # Zero for n-grams that are never contexts.
 
 
 def find(keys, prefixes, words, vocabulary_size):
-    """Returns the indices of n-grams in their table, -1 if missing. `prefixes`
-    are indices, one order below, of the n-grams without their last words."""
+    """Returns the indices of n-grams in the sorted `keys`, or -1. `prefixes`
+    are the indices of their first n - 1 words among the (n - 1)-grams."""
     if not keys.size:
         return np.full(prefixes.shape, -1)
     searched = prefixes.astype("int64") * vocabulary_size + words
@@ -334,9 +333,10 @@ class BackoffModel(Scorer):
         return scores
 
     def _longer_ngrams(self, tokens):
-        """Yields `(table, below, contexts, ngrams)` for each order from 2: its
-        table, the table below, and for each token, `(..., time)`, the places of
-        its context in `below` and of the n-gram that ends with it, or -1."""
+        """Yields `(table, below, contexts, ngrams)` for n from 2 on: the tables
+        of n-grams and of (n - 1)-grams, the index of each token's context in
+        `below`, and of the n-gram that ends with the token in `table`, or -1.
+        """
         ngrams = tokens = tokens.astype("int64")
         for order in range(2, self.order + 1):
             below, table = self.tables[order - 2 : order]
@@ -440,8 +440,8 @@ def load(path):
         saved = json.loads(str(file["config"]))
         if saved["format_version"] != FORMAT_VERSION:
             raise ValueError(
-                f"the format is {saved['format_version']}, and this package "
-                f"reads format {FORMAT_VERSION}"
+                f"the file has format {saved['format_version']}, but this "
+                f"version of memlm_keras needs format {FORMAT_VERSION}"
             )
         classes = (BackoffModel, *BackoffModel.__subclasses__())
         classes = {each.__name__: each for each in classes}

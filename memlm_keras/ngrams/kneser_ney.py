@@ -14,8 +14,8 @@ from memlm_keras.ngrams.backoff import NGramTable
 from memlm_keras.ngrams.backoff import contexts_of
 from memlm_keras.ngrams.backoff import token_ids
 
-# Discounts if estimation fails, as by KenLM's `--discount_fallback`, and an
-# analogue for a single discount.
+# Discounts if estimation fails: those of KenLM's `--discount_fallback`, and 0.5
+# for counts of any size if there is a single discount.
 _FALLBACKS = {"modified": (0.5, 1.0, 1.5), "original": (0.5, 0.5, 0.5)}
 
 
@@ -34,10 +34,10 @@ class KneserNey(BackoffModel):
     of distinct words before (c, w). Single words back off to the uniform
     distribution, p = 1 / vocabulary_size. An unseen context has backoff 1.
 
-    **Sentences.** By default, lines are independent. The line
-    `w_1 .. w_n <eos>` equals `<s> w_1 .. w_n </s>` in SRILM and KenLM: `<eos>`,
-    id 0, stands for `</s>` if predicted and for `<s>` at the beginning of a
-    context. `<s>` is not counted as a word. As in KenLM, n-grams that begin
+    **Sentences.** By default, lines are independent, and `<eos>`, id 0, ends
+    each line. In SRILM and KenLM, a predicted `<eos>` is `</s>`, and an `<eos>`
+    at the beginning of a context, the end of the line before, is `<s>`. The
+    token `<s>` is not counted as a word. As in KenLM, n-grams that begin
     with `<s>` are counted by occurrences in all orders, and `<s>` counts as one
     preceding word. With `sentence_boundaries=False`, the text is continuous and
     `<eos>` an ordinary word. One `<eos>` is assumed before the text.
@@ -67,9 +67,9 @@ class KneserNey(BackoffModel):
                 D_2  = 2 - 3 Y n_3 / n_2
                 D_3+ = 3 - 4 Y n_4 / n_3
 
-            (Section 3). If an n_i in a discount is zero, or the discount is not
-            positive, the order uses 0.5, 1 and 1.5, or 0.5 for `"original"`,
-            and `fit` warns.
+            (Section 3). If an n_i in these formulas is zero, or a discount is
+            not positive, `fit` warns, and the discounts of the order are 0.5, 1
+            and 1.5 for `"modified"`, and 0.5 for `"original"`.
         minimum_counts: Integer for all orders of at least 2, or a list of
             ascending integers, one for each order. 1 keeps all n-grams.
         sentence_boundaries: Whether lines are independent.
@@ -193,7 +193,7 @@ class Counts:
     """All n-grams of one order in a text, as arrays `(ngrams,)`."""
 
     keys: np.ndarray
-    suffixes: np.ndarray  # indices of the last n - 1 words, one order below
+    suffixes: np.ndarray  # indices of the last n - 1 words as (n - 1)-grams
     occurrences: np.ndarray
     # Counts to smooth: occurrences in the highest order and for n-grams that
     # begin sentences, otherwise N1+(. w_1 .. w_n) (Kneser and Ney, 1995).
@@ -208,7 +208,7 @@ def count_ngrams(
     update=lambda order: None,
 ):
     """Counts the n-grams in a text; returns a list of `Counts` from order 1.
-    Calls `update` after each order."""
+    After each order, calls `update(order)`, for a progress bar."""
     # 32 bits suffice for all but the longest texts.
     small = np.int32 if tokens.size < np.iinfo(np.int32).max else np.int64
     # The token before the text is part of n-grams, but not counted as a word.
@@ -221,11 +221,11 @@ def count_ngrams(
     ngrams = tokens
     for length in range(2, order + 1):
         update(length - 1)
-        # A place one order below stands for all words but the last, so sorting
-        # integers is enough.
+        # One integer, the index among the (n - 1)-grams, represents all words
+        # but the last, so n-grams are counted by sorting integers.
         prefixes = contexts_of(ngrams, tokens, length - 1, sentence_boundaries)
         level, ngrams = _count(prefixes, tokens, ngrams, vocabulary_size)
-        # In the order below, count the distinct words before each n-gram.
+        # Count the distinct words before each (n - 1)-gram.
         below = levels[-1]
         preceding = np.bincount(level.suffixes, minlength=below.keys.size)
         preceding = preceding.astype(small)
@@ -239,9 +239,9 @@ def count_ngrams(
 
 
 def _count(prefixes, tokens, endings, vocabulary_size):
-    """Returns the `Counts` for one order, and the indices `(time,)` of the
-    n-grams that end at each token. `prefixes` and `endings` are indices of the
-    (n - 1)-grams that end before and at each token, or -1."""
+    """Returns the `Counts` for order n, and the index `(time,)` of the n-gram
+    that ends with each token, or -1. `prefixes` are the indices of the
+    (n - 1)-grams before each token, and `endings` of those up to each token."""
     there = np.flatnonzero(prefixes >= 0).astype(tokens.dtype)
     keys = prefixes[there].astype("int64") * vocabulary_size + tokens[there]
     keys, inverse, occurrences = np.unique(
@@ -249,7 +249,7 @@ def _count(prefixes, tokens, endings, vocabulary_size):
     )
     ngrams = np.full(tokens.size, -1, tokens.dtype)
     ngrams[there] = inverse
-    # Every occurrence of an n-gram ends with the same n - 1 words.
+    # All occurrences of an n-gram have one suffix, so any of them may set it.
     suffixes = np.zeros(keys.size, tokens.dtype)
     suffixes[inverse] = endings[there]
     occurrences = occurrences.astype(tokens.dtype)
@@ -334,8 +334,8 @@ def smoothed_tables(levels, discounts, cut_offs):
         )
         backoffs.append(weights)
         probabilities.append(below)
-    # Probabilities in order 1 include the uniform distribution with its weight,
-    # and the longest n-grams are never contexts.
+    # Probabilities of 1-grams already include the uniform distribution, so drop
+    # its weight. The longest n-grams are never contexts: their weight is 1.
     del backoffs[0]
     backoffs.append(np.ones(levels[-1].keys.size))
 
@@ -346,12 +346,12 @@ def smoothed_tables(levels, discounts, cut_offs):
     tables = []
     for level, cut_off in zip(levels, cut_offs):
         if tables:
-            # A prefix occurs at least as often as its n-gram, so it was kept.
+            # A kept n-gram has a kept prefix, which occurs at least as often.
             places = np.cumsum(kept) - 1
             kept = level.occurrences >= cut_off
             prefixes, words = np.divmod(level.keys[kept], vocabulary_size)
             keys = places[prefixes] * vocabulary_size + words
-        # `pop` frees an order's arrays, which are as large as its table.
+        # `pop` frees memory: the arrays are as large as the new table.
         values = probabilities.pop(0)[kept]
         weights = backoffs.pop(0)[kept]
         with np.errstate(divide="ignore"):
@@ -367,13 +367,13 @@ def _interpolate(level, discounts, cut_off, below, vocabulary_size):
     for order 1, it is one number."""
     prefixes = level.keys // vocabulary_size
     kept = level.occurrences >= cut_off
-    # D_3 is taken from all counts of at least 3.
+    # The discount D_3+ is subtracted from every count of at least 3.
     taken = np.array([0.0, *discounts])[np.minimum(level.modified, 3)]
     remaining = np.where(kept, np.maximum(level.modified - taken, 0.0), 0.0)
     totals = np.bincount(prefixes, level.modified, below.size)
     taken = np.bincount(prefixes, level.modified - remaining, below.size)
-    # In continuous text, an n-gram that occurs only at the beginning has no
-    # word before it, so its count is 0.
+    # `totals` sums numbers of distinct words before n-grams. An n-gram only at
+    # the beginning of a continuous text follows no word, so its number is 0.
     seen = totals > 0
     weights = np.divide(taken, totals, out=np.ones(below.size), where=seen)
     totals[~seen] = 1.0

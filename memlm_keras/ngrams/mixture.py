@@ -101,7 +101,7 @@ class UnigramCache(Scorer):
         """Computes the natural-log probability of every word, -inf for words
         that are not cached.
 
-        See `Scorer.log_probabilities`; the cache contains the context.
+        See `Scorer.log_probabilities`. Each context is the content of a cache.
         """
         contexts = token_ids(contexts, self.vocabulary_size, "contexts", ndim=2)
         contexts = contexts[:, -self.size :]
@@ -209,9 +209,9 @@ def mixture_weights(scores):
 
         weights_k <- mean_t weights_k p_k(t) / sum_j weights_j p_j(t)
 
-    until the mean log-probability is within 1e-9 nats of its maximum. Because
-    the log-probability is concave, its distance to the maximum is at most the
-    largest relative increase of a weight in one update.
+    until no weight grows by a factor above 1 + 1e-9. Then the mean
+    log-probability, a concave function of the weights, is within 1e-9 nats of
+    its maximum.
 
     Args:
         scores: Floats `(models, tokens)`, the natural-log probability of each
@@ -221,8 +221,8 @@ def mixture_weights(scores):
         float64 array `(models,)` that sums to 1.
 
     Raises:
-        ValueError: There are no scores, or all models give a token
-            probability 0.
+        ValueError: There are no scores, or the probability of some token is 0
+            in all models.
 
     Example:
 
@@ -259,8 +259,8 @@ def with_cache(
 ):
     """Mixes a model with the best unigram cache for a text.
 
-    Tries all sizes and decays, each with the best mixture weights, and chooses
-    those with the highest probability of the text.
+    Tries a cache of each size and decay with its best mixture weights, and
+    chooses the mixture that gives the text the highest probability.
 
     Args:
         model: Model with `score`, such as `KneserNey`.
