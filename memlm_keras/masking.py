@@ -14,13 +14,11 @@ from memlm_keras.gradients import with_gradient
 
 # Smallest number of steps in a block: small matrix products are slow.
 _LEAST_BLOCK = 32
-
 # Number of steps in a block of additive scores. A block computes scores between
 # all its steps and all positions that any of them sees, so large blocks waste
 # scores, and small blocks need more operations.
 _SCORED_BLOCK = 16
-
-# Largest number of elements of a tensor if several must fit in the cache.
+# Largest number of elements of a tensor if several must fit in a CPU's cache.
 _CACHED = 200_000
 
 
@@ -45,8 +43,8 @@ class SlidingWindow:
         size: integer, number of steps that each step sees.
         shape: tuple of integers, shape of the remembered tensor of one step.
         dtype: string, dtype of the remembered tensors.
-        current: whether a step sees itself, as the last of these steps; if so,
-            the state has `size - 1` slots.
+        current: whether the last of the `size` steps that a step sees is the
+            step itself; if so, the state has `size - 1` slots.
     """
 
     def __init__(self, size, shape=(), dtype="float32", current=False):
@@ -69,7 +67,7 @@ class SlidingWindow:
 
         Args:
             state: the state before the new steps.
-            remembered: tensor `(batch, time, ...)`.
+            remembered: tensor `(batch, time, ...)` to store, such as keys.
             mask: boolean tensor `(batch, time)`, `True` for the steps to
                 remember, which are at the front of each row; `None` for all.
 
@@ -120,7 +118,7 @@ class SlidingWindow:
 
     def slot(self, extended, index):
         """Returns what one slot holds at each step, `(batch, time, ...)`. Slot
-        0 is the oldest; the slot after the last is the step itself."""
+        0 is the oldest; `index=self.slots` returns the steps themselves."""
         return extended[:, index : (index - self.slots) or None]
 
     def products(self, queries, extended):
@@ -152,8 +150,8 @@ def banded_sum(weights, values):
 
 def _in_blocks(by_step, values, slots):
     """Cuts sequences into blocks of steps, so that the cost is linear in time.
-    Returns steps, the values that they see, and a function to join results.
-    """
+    Returns the blocks of steps, the values that each block reads, and a
+    function that joins the results of all blocks."""
     block = max(slots, _LEAST_BLOCK)
     time = by_step.shape[1]
     # When JAX infers shapes, the number of steps may be a symbol.
@@ -176,14 +174,14 @@ def _in_blocks(by_step, values, slots):
         return ops.reshape(tensor, shape)[:, :time]
 
     pieces = cut(values, count + 1)
-    # A block of steps sees the values of the same block and of the next one.
+    # Step t reads values t to t + slots - 1, which may be in the next block.
     values = ops.concatenate([pieces[:, :-1], pieces[:, 1:]], axis=2)
     return flat(cut(by_step, count)), flat(values), join
 
 
 def by_slot(numbers, slots):
-    """Selects elements `t` to `t + slots - 1` of row `t` of each matrix. Maps
-    `(batch, time, positions)` to `(batch, time, slots)`."""
+    """Selects elements `t` to `t + slots - 1` of row `t` of each matrix in
+    `numbers`, `(batch, time, positions)`; returns `(batch, time, slots)`."""
     batch_size, time, positions = ops.shape(numbers)
     # Reshaping to rows with one more element moves row t left by t positions.
     flat = ops.reshape(numbers, (batch_size, time * positions))
@@ -224,7 +222,7 @@ class ValidSteps:
         # All sort keys differ, so even an unstable sort keeps the order.
         self._order = ops.argsort(steps - valid * ops.shape(mask)[1], axis=1)
         self._places = ops.maximum(ops.cumsum(valid, axis=1) - 1, 0)
-        # True at the unmasked steps, after they were moved to the front.
+        # Mask of the unmasked steps in results of `to_front`.
         self.front = steps < count_valid(mask)[:, None]
 
     def to_front(self, tensor):
@@ -235,12 +233,12 @@ class ValidSteps:
         return _zero_unless(self.front, take_steps(tensor, self._order))
 
     def put_back(self, tensor):
-        """Moves the steps back to their places; masked steps become zero."""
+        """Inverts `to_front`; masked steps become zero."""
         return _zero_unless(self.mask, take_steps(tensor, self._places))
 
     def positions(self, positions):
-        """Returns the indices that the steps `positions` have after `to_front`,
-        and a function that sets results at masked steps to zero."""
+        """Converts indices of steps to indices in results of `to_front`. Also
+        returns a function that sets results at masked steps to zero."""
         valid = take_steps(self.mask, positions)
         moved = take_steps(self._places, positions)
         return moved, functools.partial(_zero_unless, valid)
@@ -331,8 +329,8 @@ def scores_in_loop(queries):
 def _scores_in_blocks(keys, queries, kernel, window):
     time = queries.shape[1]
     if not isinstance(time, int) or 2 * window <= _SCORED_BLOCK:
-        # An unknown number of steps cannot be split into blocks, and blocks
-        # would waste most scores of a short window.
+        # Blocks need a known number of steps. With a short window, most pairs
+        # in a block are farther apart than the window and need no score.
         time = ops.shape(queries)[1]
         scores = [
             ops.matmul(ops.tanh(keys[:, slot : slot + time] + queries), kernel)
@@ -385,7 +383,8 @@ def _torch_scores(keys, queries, kernel, seen):
         for some_keys, some, d_some in in_parts(keys, queries, d_scores):
             d_slots = d_some.permute(2, 0, 1).contiguous()
             hidden = torch.empty_like(some)
-            # The gradient is w (sum d - sum d tanh^2): separate the two sums.
+            # The gradient of a key is w (sum d - sum d tanh^2), where d are the
+            # gradients of scores. The sums of d need no axis of units.
             d_seen = some.new_zeros(some_keys.shape[:2])
             squares = torch.zeros_like(some)
             squares_seen = torch.zeros_like(some_keys)

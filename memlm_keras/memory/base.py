@@ -29,8 +29,8 @@ class Memory(Configured, keras.layers.Layer):
     A mask `(batch, time)` may be an argument, or attached to `outputs` by
     Keras. Masked steps are never remembered, and valid steps and the state are
     computed as if masked steps did not exist. At masked steps, outputs and
-    weights are zero. The next layer gets the mask.
-    `memlm_keras.masking.over_valid_steps` adds this to a causal `read`.
+    weights are zero. The next layer gets the mask. To support masks, decorate a
+    causal `read` with `memlm_keras.masking.over_valid_steps`.
 
     A masked Keras `LSTM` below the memory repeats its last output and keeps its
     state at masked steps, on every backend. Keras runs a masked `LSTM` in a
@@ -135,16 +135,16 @@ class Memory(Configured, keras.layers.Layer):
         )
 
     def remembered(self, outputs, token_ids=None):
-        """Returns the tensor that the window `recent` stores for new steps,
-        `(batch, time, ...)`; `None` if the window is not the whole state."""
+        """Returns the tensor `(batch, time, ...)` that the window `recent` adds
+        for new steps, or `None` if `read` needs more than this window."""
         return None
 
     def read_at(self, positions, outputs, state, token_ids=None, mask=None):
-        """Reads at steps `(batch, queries)`, int32, and remembers all steps.
+        """Reads at the steps `positions`, int32 `(batch, queries)`.
 
-        A memory that implements `remembered` reads each query from the state
-        before its step, so the cost depends only on the number of queries.
-        Other memories read at all steps.
+        The new state remembers all steps. A memory that implements `remembered`
+        reads only the window before each of `positions`, so the cost does not
+        depend on other steps. A memory without `remembered` reads at all steps.
         """
         if self.remembered(outputs, token_ids) is None:
             outputs, state, weights = self.read(outputs, state, token_ids, mask)
@@ -186,8 +186,8 @@ class Memory(Configured, keras.layers.Layer):
         """Adds the vectors of the words in a state, if the memory needs them.
 
         The state of a memory that shares the model's embedding contains word
-        ids. The model calls this method on each state before reading, so that
-        gradients reach the embedding.
+        ids. The model looks up vectors of these words before each `read`, so
+        that the loss of a training step has gradients for these vectors.
 
         Args:
             state: dict, a result of `initial_state` or `read`.
@@ -195,7 +195,7 @@ class Memory(Configured, keras.layers.Layer):
                 `(batch, n, units)`, like `outputs`.
 
         Returns:
-            The state that `read` takes; most memories return it unchanged.
+            Dict, the state for `read`; by default, `state` itself.
         """
         return state
 
@@ -222,7 +222,7 @@ class Memory(Configured, keras.layers.Layer):
         if mask is not None:
             mask = as_mask(mask, outputs)
         if state is None:
-            # An initial state contains no word, so zeros can stand for vectors.
+            # Slots of an initial state are masked, so their vectors may be 0.
             state = self.embed_state(
                 self.initial_state(ops.shape(outputs)[0]),
                 lambda words: ops.zeros(

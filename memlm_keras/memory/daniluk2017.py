@@ -46,7 +46,7 @@ class Attention(DistinctKernels, Memory):
 
     Args:
         window: integer, L, number of previous outputs to attend to.
-        kernel_initializer: initializer of the five weights.
+        kernel_initializer: initializer of all weights.
         **kwargs: arguments of `Memory`.
 
     `Memory` describes the call arguments; `token_ids` are not used. Outputs and
@@ -207,8 +207,8 @@ class NGram(DistinctKernels, Memory):
         **kwargs: arguments of `Memory`, except `return_attention_scores`.
 
     `Memory` describes the call arguments; `token_ids` are not used. Outputs are
-    `(B, T, N k)`, `h*` is `(B, T, k)`, the state has `"window"`
-    `(B, N - 1, N k)` and `"filled"` `(B,)`, and weights are `(B, T, 0)`.
+    `(B, T, N k)`, `h*` is `(B, T, k)`, and attention weights are `(B, T, 0)`.
+    In the state, `"window"` `(B, N - 1, N k)` has `"filled"` `(B,)` outputs.
 
     Raises:
         ValueError: if `order` is not an integer of at least 2, or if the units
@@ -263,10 +263,10 @@ class Projection(Int8Kernels, Memory):
 
         h*_t = tanh(W^x h_t)
 
-    The layer is Eq. 4 of Daniluk et al. (2017) without the context. In Figure
-    2c, parameters of higher-order networks include this layer. Without the
-    tanh, with a bias and a kernel penalty, the layer is the projection
-    regularization of Press and Wolf (2016, Section 3.1), `h* = P h + b_P`.
+    The layer is Eq. 4 of Daniluk et al. (2017) without the context `W^r r_t`.
+    Their Figure 2c counts the parameters of such a layer in higher-order RNNs.
+    With a linear activation, a bias and a penalty on P, `h* = P h + b_P` is the
+    projection regularization of Press and Wolf (2016, Section 3.1).
 
     `W^x`, or `P`, is the weight `output_kernel` of shape `(k, units)`, applied
     from the right to rows, and `b_P` the weight `bias` of shape `(units,)`.

@@ -65,9 +65,9 @@ class DeltaRule(DistinctKernels, Memory):
     * `kernel_size`: queries, keys and values are computed from a weighted sum
       of the last outputs, with separate weights for each unit: a short causal
       convolution, which begins as the identity.
-    * `previous_keys`: `k_t` is computed from `h_{t-1}`, as in
-      `InductionAttention`, so a value is found by the output before it, and the
-      first step writes nothing.
+    * `previous_keys`: the key `k_t` is computed from the previous output
+      `h_{t-1}`, and the value `v_t` from `h_t`, as in `InductionAttention`.
+      Nothing is written at the first step, which has no previous output.
     * `holographic`: keys, queries and values are complex. Let `r_t` be the N
       complex numbers `W^k h_t`, divided by their moduli, and `P_1 ... P_K`
       permutations. The key of head n is
@@ -79,7 +79,7 @@ class DeltaRule(DistinctKernels, Memory):
       and `r_t = q_t^H S_t`. With `value_dim=1`, this is the memory of
       Weissenborn (2016): N numbers in K redundant copies. With larger values,
       all numbers of a head's value share one key and the head's rates.
-    * `residual`: `h*_t = h_t + W^r [r_t of all heads]`, without `W^x`.
+    * `residual`: `h*_t = h_t + W^r [r_t of all heads]`; no weight `W^x` exists.
 
     | symbol | weight | shape |
     |---|---|---|
@@ -92,9 +92,9 @@ class DeltaRule(DistinctKernels, Memory):
     | `W^x` | `output_kernel` | `(k, k)` |
     | `P_1 ... P_K` | `permutations` | `(K, N)` int32, not trained |
 
-    With `holographic`, `query_kernel` and `key_kernel` have `2 N` columns.
-    `value_kernel`, `rate_kernel`, `rate_bias` and `context_kernel` have `2 N`
-    in place of `N`: real parts of all heads, then imaginary parts.
+    With `holographic`, `query_kernel` and `key_kernel` have `2 N` columns. `N`
+    is doubled in the shapes of `value_kernel`, `rate_kernel`, `rate_bias` and
+    `context_kernel`. The real parts of all heads precede the imaginary parts.
 
     Args:
         num_heads: integer, N.
@@ -120,8 +120,8 @@ class DeltaRule(DistinctKernels, Memory):
     contains `"window"`, `(B, slots, k)`.
 
     Raises:
-        ValueError: if a size is not a positive integer, or if `value_dim` is
-            `None` and `num_heads` (twice, if `holographic`) does not divide k.
+        ValueError: if a size is not a positive integer or, without `value_dim`,
+            k is not divisible by `num_heads` (`2 num_heads` if `holographic`).
 
     Example:
 
@@ -169,7 +169,7 @@ class DeltaRule(DistinctKernels, Memory):
         self.kernel_size = kernel_size
         self.previous_keys = previous_keys
         self.holographic = holographic
-        # A step writes its real and imaginary part as two recurrent steps.
+        # The real and the imaginary part of a value are two recurrent steps.
         self.parts = 2 if holographic else 1
         self.residual = residual
 
@@ -307,7 +307,7 @@ class DeltaRule(DistinctKernels, Memory):
             decays = ops.matmul(outputs, self.decay_kernel) + self.decay_bias
             decays = ops.log_sigmoid(ops.cast(decays, "float32"))
             if self.holographic:
-                # A step decays once, although its parts count as two steps.
+                # Associations decay at the first of a value's two steps only.
                 decays = ops.concatenate([decays, ops.zeros_like(decays)], -1)
             decays = self._by_head(decays)
         if mask is not None:
@@ -378,8 +378,8 @@ def read_and_write(
         rates: float32 tensor `(B, T, N, 1)`, `beta`.
         decays: float32 tensor `(B, T, N, 1)`, `log(alpha)`; `None` for zeros.
         associations: float32 tensor `(B, N, K, V)`, before the first step.
-        writes: integer, a divisor of T: groups of this many steps, whose keys
-            are orthogonal, write all their values before they read.
+        writes: integer that divides T. In each group of `writes` steps, keys
+            must be orthogonal, and all values are written before any is read.
 
     Returns:
         A tuple of `r`, `(B, T, N, V)`, and the associations after step T.
@@ -409,26 +409,26 @@ def read_and_write(
     order = np.arange(chunk) // writes
     left = ops.convert_to_tensor(order[:, None] >= order, "float32")
     earlier = ops.convert_to_tensor(order[:, None] > order, "float32")
-    # In XLA, rates times keys is faster than rates times (time, time) arrays.
+    # Multiply keys by rates: XLA multiplies (chunk, chunk) arrays more slowly.
     rated = keys_left = rates * keys
     known, asked, of_state = keys, queries, []
     if decays is not None:
         sums = ops.cumsum(in_chunks(decays), axis=-2)
-        # Exponents of later writes are positive and could overflow: clip them.
+        # Clip exponents of later, masked writes: zero times infinity is NaN.
         left = left * ops.exp(ops.minimum(sums - transposed(sums), 0.0))
         earlier = left * earlier
-        # Scale each key by the fraction of its write left after the chunk.
+        # Scale keys by the fraction of a value that remains after the chunk.
         keys_left = rated * transposed(left[..., -1:, :])
-        # The fraction `exp(sums)` of earlier chunks' associations is left.
+        # At each step, `exp(sums)` of associations before the chunk are left.
         of_state = [ops.exp(sums)]
         known, asked = of_state[0] * keys, of_state[0] * queries
-    # Step t of a chunk adds `beta_t d_t` to the value at its key:
+    # Step t of a chunk adds `beta_t k_t d_t^T` to the associations. S are the
+    # associations before the chunk, and d_t is v_t minus the value at key k_t:
     #     d_t = v_t - S^T k_t - sum_{i < t} beta_i (k_i . k_t) d_i
-    # where the matrix S is the associations before the chunk.
     overlap = earlier * ops.matmul(keys, transposed(rated))
 
     def write(changes, before, keys, left=None):
-        """Returns the associations after a chunk; `changes` are its d_t."""
+        """Returns the associations after a chunk with the d_t in `changes`."""
         if left is not None:
             before = left[..., -1:, :] * before
         return before + ops.matmul(transposed(keys), changes)
@@ -440,7 +440,7 @@ def read_and_write(
             changes = solve(overlap, changes)
         associations = write(changes, before, keys_left, *of_state)[0]
     else:
-        # d_t is linear in S: `added` contains the constant and the factor of S.
+        # The d_t of a chunk are `part - factor S`: solve for part and factor.
         added = solve(overlap, ops.concatenate([values, known], axis=-1))
         # `ops.split` would fail in LiteRT for tensors of more than four axes.
         size = values.shape[-1]
@@ -509,8 +509,8 @@ def inverse(overlap):
 
 
 def _inverse_of_block(overlap):
-    """Computes `inverse` with masks instead of blocks, in fewer operations with
-    more multiplications."""
+    """Inverts `I + overlap` for small matrices. Masking whole matrices takes
+    fewer tensor operations than joining blocks."""
     rows, columns = np.indices(overlap.shape[-2:])
     found, size = ops.eye(len(rows)), 1
     while size < len(rows):

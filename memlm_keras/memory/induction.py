@@ -1,7 +1,7 @@
 """Attention to outputs that followed similar outputs, like an induction head.
 
-Olsson et al. (2022), "In-context Learning and Induction Heads", describe such
-heads in transformers; this memory attends to the outputs of a recurrent layer.
+Olsson et al. (2022), "In-context Learning and Induction Heads", found induction
+heads in transformers. `InductionAttention` reads a recurrent layer's outputs.
 
 Shapes use B (batch), T (time), L (window) and k (units).
 """
@@ -20,7 +20,7 @@ from memlm_keras.memory.base import Memory
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class InductionAttention(DistinctKernels, Memory):
-    """Attention in which the key of each value is the output before the value.
+    """Attention in which output i is a value, and output i - 1 is its key.
 
     `h_t` is the output of the recurrent layer (`k` units), and
     `n_t = h_t / rms(h_t)`:
@@ -31,12 +31,12 @@ class InductionAttention(DistinctKernels, Memory):
         h*_t    = tanh(W^r r_t + W^x h_t)
 
     Attention finds steps that are similar to the current one, and reads the
-    outputs that followed, like an induction head (Olsson et al., 2022). The
-    neural cache uses such keys too (Grave et al., 2017, Eq. 3). In `Attention`,
-    one output serves as key and value, which slows learning.
+    outputs that followed, like an induction head (Olsson et al., 2022). In the
+    neural cache (Grave et al., 2017, Eq. 3), too, the previous output is the
+    key. In `Attention`, one output is key and value, which slows learning.
 
-    The first output of a text has no output before it and is not read, so `r_1`
-    is zero. `n` has no learned scale, since `W^q` and `W^r` include one.
+    At the first step of a text, no output has a key, so `r_1` is zero. `n_t` is
+    RMS-normalized without a learned scale, since `W^q` and `W^r` can learn one.
 
     | symbol | weight | shape |
     |---|---|---|
@@ -96,7 +96,7 @@ class InductionAttention(DistinctKernels, Memory):
         # Scale before the product, because it could overflow in float16.
         scaled = normalized / self.query_kernel.shape[0] ** 0.5
         queries = ops.matmul(scaled, self.query_kernel)
-        # Each output in the window is the key of the output one step later.
+        # Output i - 1 is the key of output i, so shift the values by one step.
         scores = self.recent.products(queries, extended)
         weights = masked_softmax(scores, seen)
         context = self.recent.weighted_sum(weights, extended[:, 1:])

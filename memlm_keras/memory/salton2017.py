@@ -18,7 +18,6 @@ from memlm_keras.masking import over_valid_steps
 from memlm_keras.memory.base import Memory
 
 SCORES = ("single", "combined")
-
 # A finite value replaces the logarithm of zero to keep gradients finite.
 _LOG_ZERO = -1e9
 
@@ -41,14 +40,14 @@ class Attentive(DistinctKernels, Memory):
     sentence begins with a new state: `memlm_keras.LanguageModel` resets the
     state of a row where batches mark the start of a sentence.
 
-    The single score of an output never changes. So the state stores no outputs:
-    their context and the logarithm of the sum in Eq. 4 suffice. A combined
-    score changes at every step, so the state contains the `window` most recent
-    outputs. If no sentence is longer than the window, the memory equals the
-    paper's.
+    With `score="single"`, an output has the same score at all later steps, so
+    the state stores only `c_t` and the logarithm of the sum in Eq. 4, instead
+    of outputs. With `score="combined"`, scores depend on the current step, so
+    the state contains the `window` most recent outputs. If no sentence is
+    longer than the window, the memory equals the paper's.
 
-    A call reads all its steps at once, and allocates `(B, T + 1, T + 1)` for a
-    single score and `(B, T, W + T, k)` for a combined score.
+    A call reads all its steps at once, and allocates `(B, T + 1, T + 1)` with
+    `score="single"` and `(B, T, W + T, k)` with `score="combined"`.
 
     | paper | weight | shape |
     |---|---|---|
@@ -68,10 +67,10 @@ class Attentive(DistinctKernels, Memory):
         **kwargs: arguments of `Memory`.
 
     `Memory` describes the call arguments; `token_ids` are not used. Outputs and
-    `h'` are `(B, T, k)`. For a combined score, the state contains `"window"`
-    `(B, W, k)` and `"filled"` `(B,)`. For a single score, the state contains,
-    in float32, `"window"` `(B, W)` with the recent scores, `"filled"` `(B,)`,
-    `"context"` `(B, k)` and `"log_normalizer"` `(B,)`.
+    `h'` are `(B, T, k)`. With `score="combined"`, the state contains the last
+    outputs, `"window"` `(B, W, k)`, and their number, `"filled"` `(B,)`. With
+    `score="single"`, `"window"` `(B, W)` contains the last scores, and the
+    state has `"context"` `(B, k)` and `"log_normalizer"` `(B,)`, in float32.
 
     The attention weights are `a`, `(B, T, W)`, the oldest slot first: slot j of
     step t is the weight of the output of step `t - W + j`. The weights of a
@@ -130,7 +129,7 @@ class Attentive(DistinctKernels, Memory):
         return state
 
     def remembered(self, outputs, token_ids=None):
-        # A single score stores more than a window: a context and a normalizer.
+        # With `score="single"`, `read` also needs the context and normalizer.
         return self._cast(outputs) if self.score == "combined" else None
 
     @over_valid_steps
@@ -152,8 +151,8 @@ class Attentive(DistinctKernels, Memory):
         scores = ops.cast(scores[..., 0], "float32")
         recent, filled, new_state = self.recent.slide(state, scores, mask)
 
-        # Slot 0 is the context before this call, slot i is step i - 1. Row t
-        # sees slots 0 to t; the row after the last step gives the new state.
+        # Slot 0 is the context before this call, and slot i is step i - 1. Step
+        # t attends to slots 0 to t. An extra last row computes the new state.
         slots = ops.arange(ops.shape(outputs)[1] + 1)
         seen = (slots > 0)[None, None] | (state["filled"] > 0)[:, None, None]
         seen = seen & (slots[None] <= slots[:, None])[None]
@@ -183,7 +182,7 @@ class Attentive(DistinctKernels, Memory):
         """Computes Eq. 3, 4 and 10; returns context, state and weights."""
         extended, seen, new_state = self.recent.slide(state, outputs, mask)
         queries = ops.matmul(outputs, self._cast(self.query_kernel))
-        # Use two products, so that outputs in the state get no gradient.
+        # Project old and new outputs apart: old outputs need no gradient.
         before = self._cast(state["window"])
         keys = ops.concatenate(
             [self._keys(before), self._keys(outputs)], axis=1

@@ -53,8 +53,8 @@ class MemoryNetwork(WordMemory):
     attention weights are `p`, `(B, T, n)`, the current word last.
 
     Raises:
-        ValueError: like `MemoryBlock`, and if the words of a state were not
-            embedded.
+        ValueError: like `MemoryBlock`, and if `state` is not a result of
+            `embed_state`.
 
     Example:
 

@@ -44,8 +44,8 @@ class MemoryBlock(WordMemory):
     `composition="linear"` adds context and output, `h^m_t = s_t + h_t`.
 
     The last row of `T` always belongs to the current word, even while fewer
-    than n words have been read. The authors' code does the same; in the paper's
-    text, the first words use the first rows.
+    than n words have been read, as in the authors' code. In the paper's text,
+    the first words of a sentence use the first rows of `T`.
 
     | paper | weight | shape |
     |---|---|---|
@@ -213,8 +213,8 @@ class BidirectionalMemoryBlock(MemoryBlock):
     The end of the sentence and all words after it are masked, so padding with
     `end_of_sentence_id` changes nothing.
 
-    The word to predict is never read, but words after it are. So each row must
-    be one whole sentence, streaming is impossible, and the product of the
+    The word to predict is never read. Because words after it are read, each row
+    must be one whole sentence, streaming is impossible, and the product of the
     words' probabilities is not the probability of the sentence.
 
     Args:
@@ -256,7 +256,7 @@ class BidirectionalMemoryBlock(MemoryBlock):
 
     @property
     def memory_size(self):
-        """Number of words that a step attends to, on both sides together."""
+        """Number of words around the target that a step attends to."""
         return 2 * self.window
 
     def build(self, outputs_shape, token_ids_shape=None):
@@ -299,7 +299,7 @@ class _BothSides(SlidingWindow):
         return words, ops.concatenate([before, after], axis=-1), {}
 
     def slot(self, extended, index):
-        # The word to predict lies between slots n - 1 and n.
+        # The word to predict, between slots n - 1 and n, has no slot.
         index += index >= self.size
         return extended[:, index : (index - 2 * self.size) or None]
 

@@ -49,11 +49,11 @@ class Mixture(Configured, keras.layers.Layer):
             predict and to which `logits` belong; all steps are remembered.
 
     Returns:
-        A tuple `(log_probabilities, state, weights, copies)`: natural-log
-        probabilities `(batch, time, vocabulary)`, or `None` without logits; the
-        new state; the attention weights `(batch, time, memory)`, oldest slot
-        first; and `copies`, an argument of `log_probability`. With `positions`,
-        the axis `queries` replaces `time`.
+        A tuple `(log_probabilities, state, weights, copies)`. Natural-log
+        probabilities are `(batch, time, vocabulary)`, or `None` without logits.
+        `state` is the new state. Attention weights are `(batch, time, memory)`,
+        oldest slot first. `copies`, the gate and the copy distribution, are for
+        `log_probability`. With `positions`, `queries` replaces the axis `time`.
     """
 
     attends = True
@@ -78,8 +78,8 @@ class Mixture(Configured, keras.layers.Layer):
         Returns:
             A tuple `(copies, state, weights)`. `copies` is
             `(gate, shares, words)`; the mixture is `gate * softmax(logits) +
-            copy_distribution(shares, words, vocabulary)`. `call` returns this
-            state and weights.
+            copy_distribution(shares, words, vocabulary)`. The new state and the
+            attention weights are results of `call`.
         """
         raise NotImplementedError(
             f"{type(self).__name__} must implement `read`."
@@ -144,7 +144,7 @@ class Mixture(Configured, keras.layers.Layer):
         4 of Grave et al. (2017), and the mixture of Merity et al. (2017).
 
         Args:
-            copies: the last result of a call without a mask.
+            copies: the fourth result of a call of this layer without a mask.
             targets: int32 tensor `(batch, time)`, one for each step.
             scores: float32 tensor `(batch, time)`, the head's log-probabilities
                 of the targets.
@@ -183,8 +183,8 @@ class Mixture(Configured, keras.layers.Layer):
     ):
         few = None
         if logits is not None:
-            # On PyTorch, Keras traces a batch of 89 rows with 89 steps, which
-            # would take gigabytes with the whole vocabulary.
+            # To infer shapes on PyTorch, Keras runs a batch of 89 rows and 89
+            # steps, whose logits of all words would take gigabytes.
             few = keras.KerasTensor((*logits.shape[:2], 2), logits.dtype)
         result, *others = super().compute_output_spec(
             outputs, token_ids, few, state, mask, training, positions

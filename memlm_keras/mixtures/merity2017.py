@@ -110,7 +110,7 @@ class PointerSentinel(DistinctKernels, Mixture):
         """Computes `log(g + sum_{i: w_i = y} a_i)` for target words y.
 
         Args:
-            copies: the last result of a call.
+            copies: the fourth result of a call of this layer.
             targets: int32 tensor `(B, T)`, one for each step.
             mask: the mask of the call, or `None`; with `positions`, `None`.
 
