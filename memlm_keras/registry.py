@@ -62,9 +62,9 @@ class Paper:
         year: integer, or `None`.
         where: string, conference or archive, or `None`.
         tables: tuple of `memlm_keras.presets.Table`s.
-        matched_to: name of a row, or `None`. The paper chooses the hidden sizes
-            of the other rows to match this row's number of parameters.
-        unmatched: tuple of names of rows that do not match `matched_to`.
+        matched_to: name of the row whose number of parameters the paper's other
+            rows match, by their hidden sizes; or `None`.
+        unmatched: tuple of names of rows with other numbers of parameters.
     """
 
     name: str
@@ -101,8 +101,8 @@ def register(paper, rows=None, **details):
     papers, and is loaded when presets are first used.
 
     Args:
-        paper: string, the name of the paper, as in `"paper/row"`; or a `Paper`
-            and no other arguments.
+        paper: string, the name of the paper, which begins names of presets; or
+            a `Paper`, without other arguments.
         rows: dict of `memlm_keras.presets.Row`s by name.
         **details: arguments of `Paper`: `title`, `authors`, `year`, `where`,
             `tables`.
@@ -169,7 +169,7 @@ def papers():
     global _TO_LOAD
     if _TO_LOAD is None:
         _TO_LOAD = list(importlib.metadata.entry_points(group=ENTRY_POINTS))
-    # Remove an entry point before loading it, since its code may call `papers`.
+    # Loaded code may call `papers`, which must not load that code again.
     while _TO_LOAD:
         load_entry_point(_TO_LOAD.pop(0))
     return dict(_PAPERS)
@@ -204,35 +204,35 @@ def get(name, /, **sizes):
 
     Args:
         name: string, one of `names()`.
-        **sizes: values that replace those of the paper:
-            `scale` (float, factor on all sizes; classifiers keep the size of
-            their embeddings), or `units` and `embedding_dim` (integers);
-            `window` (integer);
-            `initial_range` (float r, weights are drawn from U(-r, r). Products
-            of n numbers grow as r sqrt(n), so a model with s times the paper's
-            sizes starts like the paper's with 1 / sqrt(s) times its range);
-            for `weissenborn2016`, `embedding_range` (the r of embeddings) and,
-            with an associative memory, `key` (`"bound"` or `"unit"`);
-            for `kong2019`, `l2` and `output_bias` (bool); and for `memlm`,
-            `num_sampled` (see `heads.TiedProjection`; 0 for all words).
+        **sizes: values that replace the paper's. `units`, `embedding_dim` and
+            `window` are integers. `scale`, a float, multiplies the sizes;
+            classifiers keep the size of their embeddings. `initial_range` is
+            the limit r of U(-r, r), from which weights are drawn. For s times
+            the paper's sizes, use 1 / sqrt(s) times the paper's range, because
+            sums of n products grow as r sqrt(n). Presets of `weissenborn2016`
+            have `embedding_range`, the limit r of embeddings, and with an
+            associative memory `key`, `"bound"` or `"unit"`. Presets of
+            `kong2019` have `l2` and `output_bias` (bool). Presets of `memlm`
+            have `num_sampled`, 0 for all words; see `heads.TiedProjection`.
 
     Returns:
         A new dict with the keys `name`, `kind` (the class, such as
         `"LanguageModel"`), `source`, `model` (arguments of the class except the
         vocabulary size), `data`, `optimizer`, `schedule`, `published`, `units`
-        (of the recurrent layer) and `units_divisor`. Some presets have more
-        keys: `loss`, if it is not the mean over tokens; for `grave2017`,
-        `cache` (arguments of `evaluation.choose_cache`, or `None`; the model is
-        trained without the `mixture` of `model`); and for `kong2019`, `noise`
-        (arguments of `smoothing.NoisedBatches`, or `None`), `l2`, `tuned` (the
-        values that were tried) and `also_published` (the numbers for a second
-        corpus). Layers, optimizer and loss are serialized as in Keras, without
-        default values.
+        (of the recurrent layer) and `units_divisor`. Some presets have a `loss`
+        other than the mean over tokens. Presets of `grave2017` and `memlm` have
+        `cache`, the arguments of `evaluation.choose_cache`, or `None`; training
+        omits the `mixture` of `model`. Presets of `memlm` have `dynamic`, the
+        settings of dynamic evaluation, and `validation_tokens`. Presets of
+        `kong2019` have `noise` (arguments of `smoothing.NoisedBatches`, or
+        `None`), `l2`, `tuned` (the values that were tried) and `also_published`
+        (the numbers for a second corpus). Layers, optimizer and loss are
+        serialized as in Keras, without default values.
 
     Raises:
-        ValueError: if the name or a size is unknown, the row lacks a size, a
-            scale or range is not positive, or `scale` is given with the size
-            that it scales.
+        ValueError: if the name or a size is unknown, the preset has no such
+            size, a scale or range is not positive, or `scale`, `units` and
+            `embedding_dim` are all given.
 
     Example:
 

@@ -57,7 +57,7 @@ class ZarembaRow(SummedLossRow):
         )
 
 
-# Zaremba et al. and Gal and Ghahramani use these sizes and schedules.
+# Sizes and schedules of Zaremba et al. and of Gal and Ghahramani.
 _MEDIUM = {
     "units": 650,
     "embedding_dim": 650,
@@ -178,7 +178,7 @@ GAL = Paper(
 
 
 def _press(row, parameters, numbers=(), **changes):
-    """Returns a copy of a row with the changes of Press and Wolf (2016)."""
+    """Returns a copy of `row` with `changes` and, by default, tied matrices."""
     changes = {"tied": True, **changes}
     if changes["tied"]:
         # Tied embeddings have the size of the recurrent layers.
@@ -246,7 +246,7 @@ class GraveRow(UniformRow):
             "keras.optimizers.Adagrad",
             learning_rate=0.2,
             global_clipnorm=0.1,
-            # Clipped gradients are so small that Keras' 0.1 dominates them.
+            # Keras' default of 0.1 would exceed the sums of squared gradients.
             initial_accumulator_value=0.0,
         )
 
@@ -300,8 +300,8 @@ class MerityRow(SummedLossRow):
     # Krueger et al. use these zoneout rates for models of characters.
     cell_zoneout: float = 0.5
     hidden_zoneout: float = 0.05
-    # The values below, the initial bias of the forget gate and a loss summed
-    # over time are choices: the paper does not state them.
+    # The paper does not state the fields below, the initial bias of the forget
+    # gate, or whether the loss is summed over time.
     batch_size: int = 32
     segment_length: int = 100
     clipnorm: float = 1.0

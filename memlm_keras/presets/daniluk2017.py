@@ -1,6 +1,6 @@
 """Rows of Daniluk et al. (2017), Figure 2; sizes are from parts (b) and (c).
 
-docs/papers/daniluk2017.md lists errata, choices and the control.
+docs/papers/daniluk2017.md lists errata, choices, and a control without memory.
 """
 
 import dataclasses
@@ -147,7 +147,7 @@ def _by_window():
                 "label": f"{row.label}, window {window}",
                 "details": {**row.details, "window": window},
             }
-            # For the preset's own window, the preset is trained anyway.
+            # With the preset's own window, a row is the preset, unchanged.
             if window != row.details["window"]:
                 changes |= {
                     "changes": {"window": window},

@@ -13,7 +13,7 @@ from memlm_keras.presets.table import perplexities
 from memlm_keras.presets.table import table_rows
 from memlm_keras.registry import Paper
 
-# Values from which the validation perplexity selects.
+# Values of hyperparameters that are compared by validation perplexity.
 TUNED = {
     "learning_rate": [0.002, 0.003, 0.004],
     "l2": [1e-4, 1e-3],
@@ -33,8 +33,8 @@ class KongRow(SummedLossRow):
     smoothing: str | None = None
     element_wise: bool = False
     rate: float = 0.2
-    # Factor of the penalty. For smoothed matrices, it multiplies a divergence;
-    # for other matrices, the sum of squares. Biases have no penalty.
+    # Weight of the penalty in the loss: a divergence for smoothed matrices, and
+    # the sum of squares for other matrices. Biases have no penalty.
     l2: float = 1e-4
     # The paper does not say whether the output projection has a bias.
     output_bias: bool = True

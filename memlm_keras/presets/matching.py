@@ -18,7 +18,7 @@ def count_params(name, vocabulary_size, include_embeddings=True, **sizes):
         **sizes: sizes of the preset, as for `memlm_keras.presets.get`.
 
     Returns:
-        Integer. A model is built only if `sizes` differ from the paper's.
+        Integer. For sizes other than the paper's, counting builds a model.
 
     Raises:
         ValueError: as `memlm_keras.presets.get`.
@@ -52,8 +52,8 @@ def _count(kind, config):
             model = getattr(models, kind).from_config(config)
         return model.count_params()
 
-    # Count in another thread, since Keras stores names and unfinished variables
-    # for each thread. Keras draws seeds; later random numbers must not change.
+    # Building in a new thread keeps the caller's layer names and uninitialized
+    # variables, which Keras stores by thread. Layers draw seeds from `random`.
     state = random.getstate()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         try:
@@ -101,9 +101,8 @@ def match_parameters(
             **sizes,
         )
 
-    # The size of a weight is a product of at most two sizes, each linear in the
-    # units. So the count is a quadratic function, which three small models
-    # determine.
+    # A weight has at most two axes, each linear in the units, so the number of
+    # parameters is a quadratic function, which three small models determine.
     first, second, third = count(1), count(2), count(3)
     slope = second - first
     curvature = third - 2 * second + first

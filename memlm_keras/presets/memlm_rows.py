@@ -1,6 +1,6 @@
 """Presets of this package for small, medium and large texts.
 
-docs/results/defaults.md contains measurements of the smallest row.
+docs/results/defaults.md contains measurements of the preset `memlm/small`.
 """
 
 import dataclasses
@@ -74,15 +74,15 @@ class MemlmRow(UniformRow):
 
     def more(self):
         return {
-            # Number of tokens to validate after each epoch. Validation uses the
-            # logits of all words, so a token may take several times as long as
-            # in training.
+            # Number of validation tokens to score after each epoch. Validation
+            # uses the logits of all words, so a token may take several times as
+            # long as in training.
             "validation_tokens": 50_000,
-            # With so few values, the choice takes less time than training.
+            # The search over five thetas takes less time than training.
             "cache": {"size": 500, "thetas": [0.1, 0.3, 0.5, 0.7, 0.9]},
             # Dynamic evaluation is for texts up to `most_tokens` tokens. Slower
-            # settings lowered the perplexity of a novel by at most 1%. With 15
-            # training segments, that of two texts changed by at most 0.3%.
+            # settings than these lowered a novel's perplexity by at most 1%. 15
+            # training segments changed two texts' perplexity by at most 0.3%.
             "dynamic": {
                 "steps": 40,
                 "segments": 50,

@@ -41,19 +41,19 @@ def projected_rnn(path, /, **config):
 class Row(abc.ABC):
     """One row of a paper's table: a model and its training.
 
-    A subclass adds fields for the values that differ between a paper's rows.
+    A subclass adds a field for each value that differs between rows of a table.
     The method `model` returns constructor arguments of the class that `kind`
-    names. Users of a preset can change those of `window`, `initial_range`,
-    `key`, `l2`, `embedding_range`, `output_bias` and `num_sampled` that are not
-    `None`.
+    names. If a row has a field `window`, `initial_range`, `key`, `l2`,
+    `embedding_range`, `output_bias` or `num_sampled` that is not `None`, users
+    of the preset can change the field's value.
 
     Args:
         units: integer, size of the recurrent layers.
         embedding_dim: integer, size of the embeddings; `None` means `units`.
         units_divisor: integer that divides `units`.
         parameters: pair of integers, the number of parameters without a
-            vocabulary, and the number that each word adds. `None`, as in a
-            resized copy, means that a model is built to count them.
+            vocabulary, and the number that each word adds. If `None`, as in a
+            resized copy, a model is built to count its parameters.
         where: string, such as a table of the paper, or `None`.
         published: tuple of `Published`, one for each text.
         batch_size: integer.
@@ -93,11 +93,11 @@ class Row(abc.ABC):
         """Returns the model's arguments, without the vocabulary size.
 
         Returns:
-            A dict. Keras objects in it may be serialized.
+            A dict, whose values may be Keras objects or serialized objects.
         """
 
     def optimizer(self):
-        """Returns a Keras optimizer, which may be serialized."""
+        """Returns a Keras optimizer, or a serialized optimizer."""
         return serialized(
             "memlm_keras.training.FusedAdam",
             learning_rate=0.001,
@@ -196,7 +196,7 @@ class Row(abc.ABC):
             random.setstate(state)
 
     def published_numbers(self):
-        """Returns a dict of the numbers for the first text and for a second."""
+        """Returns a dict of the paper's numbers for one text or two texts."""
         keys = ("published", "also_published")
         return {
             "published": {"corpus": None},
@@ -228,7 +228,7 @@ class UniformRow(Row):
         }
 
     def lstms(self, number, **config):
-        """Returns a list of LSTM layers with the row's units."""
+        """Returns a list of `number` serialized LSTM layers of size `units`."""
         config = {"units": self.units, **self.drawn, **config}
         return [serialized("keras.layers.LSTM", **config)] * number
 
@@ -269,7 +269,7 @@ def _scaled(size, scale, divisor=1):
 
 
 def plain(value):
-    """Serializes the Keras objects within a value. Their configs omit names,
+    """Serializes the Keras objects within a value, without names of objects,
     default arguments and the global dtype policy."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
@@ -307,7 +307,7 @@ def _concise(value):
     }
     rate = config.get("learning_rate")
     if isinstance(rate, float):
-        # Optimizers round the rate to float32: 0.001 must not be 0.00100000005.
+        # Optimizers round the rate to float32: write 0.001, not 0.00100000005.
         import numpy as np
 
         config["learning_rate"] = float(str(np.float32(rate)))
@@ -320,7 +320,7 @@ def _defaults(class_):
     import keras
 
     defaults = {}
-    # The class comes last, so that its defaults replace those of its bases.
+    # Base classes come first, so that the class replaces their defaults.
     for base in reversed(inspect.getmro(class_)):
         arguments = inspect.signature(base.__init__).parameters
         for key, argument in arguments.items():

@@ -22,11 +22,11 @@ class SaltonRow(SummedLossRow):
     where: str = "Tables 1 and 2"
     layers: int = 2
     score: str | None = None
-    # Whether a model without a memory keeps the projection of the memory.
+    # Whether a layer `tanh(W h + b)` takes the place of the memory.
     projected: bool = False
     # As in the paper, the memory contains the whole sentence: the longest has
-    # 83 tokens in Penn Treebank, and 215 in WikiText-2. With a single score,
-    # the window only limits the returned weights.
+    # 83 tokens in Penn Treebank, and 215 in WikiText-2. With `score="single"`,
+    # all outputs are read, and the window only limits the returned weights.
     window: int | None = None
     # Dropout is on embeddings and layers' outputs, as in Zaremba et al. (2014).
     dropout: float
@@ -106,7 +106,7 @@ ROWS = {
     "wikitext2_single": _row(WIKITEXT2, "single", 19_010_000, 73.7, 69.7),
     "wikitext2_combined": _row(WIKITEXT2, "combined", 20_010_000, 74.3, 70.8),
     # The paper lacks these rows: the same models without a memory, and models
-    # that keep only the projection of the memory.
+    # with a layer `tanh(W h + b)` in place of the memory.
     "ptb_lstm": _row(PTB, None, 6_765_200),
     "ptb_projected": _row(PTB, None, 7_188_350, projected=True),
     "wikitext2_lstm": _row(WIKITEXT2, None, 16_008_000),

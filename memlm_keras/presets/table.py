@@ -62,7 +62,7 @@ class Measure:
         digits: integer, number of digits after the decimal point.
         optional: whether some rows may lack the measure.
         made_with: `None`, or a pair `(path, value)`: the measure counts only if
-            the results have this value at `path`.
+            the keys `path` lead to `value` in the nested dict of results.
     """
 
     name: str
@@ -111,15 +111,15 @@ class TableRow:
         preset: string, name of a preset, or `None`.
         changes: dict, sizes and settings that replace the preset's.
         details: dict from headings to cells, the first columns of the row.
-        published: tuple of `Published`, one for each text; keys of its numbers
-            are names of the table's measures.
+        published: tuple of `Published`, one for each text; the keys of
+            `Published.numbers` are names of the table's measures.
         ngrams: dict with `order` and `cache`, if the row is an n-gram model
             instead of a preset; or `None`.
         grid: dict from settings to lists of the values that the paper tried. A
-            run trains a model for each combination.
-        same_but_for_units: label of a row that differs only in its units, or
-            `None`. With `--match_parameters`, both rows are the same model, so
-            the table omits this row.
+            run trains a model for each combination of values.
+        same_but_for_units: label of another row that differs only in `units`,
+            or `None`. The option `--match_parameters` sets the units of all
+            rows, so the table then omits this duplicate of the other row.
     """
 
     label: str
@@ -149,11 +149,11 @@ class Table:
         rows: tuple of `TableRow`s.
         measures: tuple of `Measure`s.
         dataset: string, name of the paper's dataset, or `None`.
-        only_dataset: whether the measures exist only for this dataset.
+        only_dataset: whether the measures can be computed only on `dataset`.
         lines: `None`, or the axes of a plot with a line for each preset: a pair
             of an option, such as `"window"`, and a name of a measure.
-        choose_by: name of the measure by which a run selects the best model of
-            a row's grid, or `None`.
+        choose_by: name of the measure that selects the best of the models with
+            the values in `TableRow.grid`, or `None`.
     """
 
     name: str
@@ -169,8 +169,8 @@ class Table:
 def table_rows(
     paper, rows, measures=OF_PERPLEXITIES, corpus=None, details=None
 ):
-    """Creates `TableRow`s from a dict of `Row`s. With `corpus`, omits rows
-    without numbers for this text. `details` returns a row's first columns."""
+    """Creates `TableRow`s from `rows`; with `corpus`, only if the paper has
+    numbers for that text. `details` returns a row's first columns."""
     made = []
     for name, row in rows.items():
         published = tuple(

@@ -25,7 +25,7 @@ WINDOW = 64
 class _ReadingRow(Row):
     """A model with embeddings from U(-r, r), where r is `embedding_range`."""
 
-    # About the range of GloVe's vectors; a memory reads little by small keys.
+    # About the range of GloVe's vectors. With small keys, reads are near zero.
     embedding_range: float = 0.5
     key: str | None = None
 
@@ -69,7 +69,7 @@ class EntailmentRow(_ReadingRow):
     reader: str
     # Whether one recurrent layer, the reader, reads both sentences.
     shared: bool = True
-    # Whether a GRU, then ReLU layers process the reader's outputs.
+    # Whether a GRU and then ReLU layers process the outputs of `reader`.
     on_top: bool = False
     attends: bool = False
     reads_source: bool = False
@@ -113,7 +113,7 @@ class EntailmentRow(_ReadingRow):
         return serialized(
             "keras.optimizers.Adam",
             learning_rate=self.learning_rate,
-            # 0 in the paper; 0.9 in Rocktaeschel et al. and in Cheng et al.
+            # `beta_1` of the paper; 0.9 in Rocktaeschel et al. and Cheng et al.
             beta_1=0.0,
             beta_2=0.999,
         )
