@@ -39,8 +39,8 @@ class Drawn(NamedTuple):
 
     input_rows: Any
     replaced: Any
-    output_rows: Any = None  # Rows for targets of replaced words.
-    other_rows: Any = None  # Rows for other words, `(V,)` or `(V, k)`.
+    output_rows: Any = None  # Output rows of targets, if inputs are replaced.
+    other_rows: Any = None  # Output rows of non-targets, `(V,)` or `(V, k)`.
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -62,19 +62,19 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
 
     `StreamStatistics` defines u, r, c and N1+. A sequence is a row of a batch:
     all occurrences of a word in a row have the same replacement. With
-    `kneser_ney`, if the input word is replaced, its input vector and the output
-    vector of its target are two draws from r. For output vectors of other
-    words, the paper gives an illegible formula, "or alternatively" samples
-    (Section 4.2). The argument `other_words` selects:
+    `kneser_ney`, the input vector of a replaced word and the output vector of
+    its target are two draws from the Kneser-Ney distribution r. For the output
+    vectors of non-targets, the paper has an illegible formula, with samples as
+    an alternative (Section 4.2). The argument `other_words` selects:
 
-    * `"mode"`: the words' own vectors, e_v;
-    * `"sample"`: vectors drawn as above, E_v, once for a batch;
-    * `"mean"`: the means of the words' distributions, see below.
+    * `"mode"`: each word's own vector, e_v;
+    * `"sample"`: one draw of the vector E_v for all steps of a batch;
+    * `"mean"`: the mean of each word's distribution, mean_v below.
 
-    Means have smaller norms than single vectors, so a drawn target stands out,
-    and the model learns less about the target. `"sample"` needs a bias in the
-    projection: where a frequent word's vector replaces those of many words,
-    only the bias distinguishes these words. Input and output vectors are drawn
+    With `"mean"`, the vectors of other words have smaller norms than a drawn
+    target, so the target is easily predicted, and the model learns less.
+    `"sample"` needs a bias in the projection, since words with the same drawn
+    vector differ only in their bias. Input and output vectors are drawn
     separately, even from a shared matrix. With `element_wise`, each dimension
     of a vector is drawn separately and, with `kneser_ney`, replaced separately.
 
@@ -88,20 +88,20 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
 
         l2 sum_k c_k |e_k|^2,  c_k = (1 - gamma_k) + q_k sum_v gamma_v
 
-    Each smoothed matrix adds one divergence, so `kneser_ney` with tied
-    embeddings adds two. The compiled loss includes the divergence once for each
-    batch; custom loops find it in `model.losses`. The presets sum the
+    With `kneser_ney`, the input and the output matrix each add a divergence; a
+    tied matrix counts twice. The compiled loss includes divergences once for
+    each batch; custom loops find them in `model.losses`. The presets sum the
     cross-entropy over steps. If the loss is a mean over tokens, divide `l2` by
     the number of steps for the same balance.
 
     There are two differences from the paper. Dropout masks are drawn for each
     step, on input vectors and on outputs before the projection, while the paper
-    masks whole matrices `(V, k)` (Section 4.3). With tied embeddings and a
-    scheme that smooths only the input, the divergence of the output matrix is a
-    sum of squares, which needs an `embeddings_regularizer`.
+    masks whole matrices `(V, k)` (Section 4.3). If a scheme smooths only the
+    input of tied embeddings, the loss lacks the penalty of the output matrix, a
+    sum of squares; an `embeddings_regularizer` can add this penalty.
 
-    Use the smoothing in a `SmoothedEmbedding`, and in a `SmoothedProjection` if
-    the scheme smooths the output; a `memlm_keras.LanguageModel` with a
+    Give this layer to a `SmoothedEmbedding` and, with `kneser_ney`, also to a
+    `SmoothedProjection`; a `memlm_keras.LanguageModel` with a
     `SmoothedEmbedding` creates the projection. Before training, call `adapt` to
     set the statistics of the text, which are saved with the model.
 
@@ -111,8 +111,8 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
         element_wise: bool, whether each dimension is drawn separately.
         l2: float, weight of the divergence in the loss of a batch.
         prediction: `"mean"` or `"mode"`.
-        other_words: `"mode"`, `"sample"` or `"mean"`, the output rows of words
-            that are not the target, in training with `kneser_ney`.
+        other_words: `"mode"`, `"sample"` or `"mean"`; selects output vectors of
+            all words but the target, in training with `kneser_ney`.
         vocabulary_size: integer, V; `None` for the language model's.
         seed: integer or `None`, seed of the draws.
         **kwargs: arguments of `keras.layers.Layer`.
@@ -238,8 +238,8 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
     # === Samples ===
 
     def draw(self, token_ids, units):
-        """Draws a matrix row for each input word `(B, T)`. With `element_wise`,
-        draws a row for each of the `units` elements of a vector."""
+        """Draws the index of a matrix row for each input word `(B, T)`; with
+        `element_wise`, for each of the `units` elements of its vector."""
         words, replaced, rows = self._replace(token_ids, units)
         if not self.smooths_output:
             first = first_occurrences(token_ids)
@@ -281,7 +281,7 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
         return ops.where(kept, words, ops.take(self.aliases, words, axis=0))
 
     def drawn_rows(self, table, rows):
-        """Looks up drawn rows of a matrix `(V, k)`."""
+        """Looks up rows of a matrix `(V, k)` by the drawn indices `rows`."""
         if not self.element_wise:
             return look_up(table, rows)
         units = table.shape[-1]
@@ -297,17 +297,17 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
         return ops.cast(exact, table.dtype)
 
     def mean_rows(self, table, token_ids):
-        """Computes rows `(..., k)` of the mean of a matrix `(V, k)`."""
+        """Computes `mean_v`, `(..., k)`, for tokens and a matrix `(V, k)`."""
         rows = look_up(table, token_ids)
         rates = ops.take(self.rates, token_ids, axis=0)[..., None]
         rates = ops.cast(rates, rows.dtype)
         return rows + rates * (self.mean_vector(table) - rows)
 
     def mean_logits(self, logits, outputs, table):
-        """Converts `logits` of a matrix to the logits of its mean.
+        """Converts logits of the vectors e_v to logits of their means, mean_v.
 
-        Each row of the mean is a scaled row of the matrix plus a multiple of
-        one vector, so the mean need not be stored.
+        Each mean_v is the sum of a multiple of e_v and a multiple of
+        `mean_vector(table)`, so the means of all words need not be stored.
         """
         common = ops.matmul(outputs, self.mean_vector(table)[:, None])
         return logits + ops.cast(self.rates, logits.dtype) * (common - logits)
@@ -384,12 +384,12 @@ class SmoothedEmbedding(Embedding):
         self.smoothing.build_for(self.input_dim)
 
     def draw(self, token_ids, units=0):
-        """Draws matrix rows for words `(batch, time)`: the argument `drawn` of
-        this layer or of a `SmoothedProjection` with inputs of size `units`."""
+        """Draws indices of matrix rows for words `(batch, time)`, to pass as
+        `drawn` to this layer, and to a `SmoothedProjection` of size `units`."""
         return self.smoothing.draw(token_ids, max(units, self.output_dim))
 
     def add_divergence(self):
-        """Adds the divergence of the matrix to the loss by `add_loss`."""
+        """Adds the divergence of the embedding matrix to the layer's losses."""
         _add_divergence(self, "embeddings")
 
     def call(self, inputs, reverse=False, training=None, drawn=None):
@@ -437,11 +437,11 @@ class SmoothedProjection(Configured, keras.layers.Layer):
 
     Call arguments:
         inputs: float tensor `(batch, time, units)`.
-        targets: optional int32 tensor `(batch, time)`, whose rows are drawn.
-        drawn: a sample for the input words, a result of
-            `SmoothedEmbedding.draw`, or `None`. With a sample, the smoothing's
-            `other_words` selects the rows of words that are not targets, or of
-            all words if there are no targets.
+        targets: optional int32 tensor `(batch, time)`, the words whose vectors
+            are drawn.
+        drawn: a result of `SmoothedEmbedding.draw` for the input words, or
+            `None`. With `drawn`, the smoothing's `other_words` selects the
+            vectors of all words but the targets.
 
     Returns:
         Float tensor `(batch, time, vocabulary)`.
@@ -488,7 +488,7 @@ class SmoothedProjection(Configured, keras.layers.Layer):
             )
         units, words = input_shape[-1], self.smoothing.vocabulary_size
         if self.embedding is None:
-            # The kernel has one row for each word, since rows are drawn.
+            # Words are rows of the kernel, since `drawn_rows` looks up rows.
             start = self.kernel_initializer
             self.kernel = self.add_weight((words, units), start, name="kernel")
         else:
@@ -505,7 +505,7 @@ class SmoothedProjection(Configured, keras.layers.Layer):
         return self.embedding.embeddings
 
     def add_divergence(self):
-        """Adds the divergence of the matrix to the loss by `add_loss`."""
+        """Adds the divergence of the output matrix to the layer's losses."""
         _add_divergence(self, "matrix")
 
     def call(self, inputs, targets=None, drawn=None):

@@ -28,8 +28,8 @@ class StreamStatistics:
         r_v      = N1+(. v) / sum_w N1+(. w)
 
     See Xie et al. (2017, Section 3) and Kong et al. (2019, Section 2). Create
-    statistics with `count`. Statistics of consecutive parts of a text can be
-    added: `first + second` equals the `count` of the joined parts.
+    statistics with `count`. If `first` and `second` are the statistics of two
+    consecutive parts of a text, `first + second` are those of both together.
 
     Attributes:
         counts: int64 array `(vocabulary_size,)`, c(v).
@@ -104,13 +104,13 @@ class StreamStatistics:
 
     @property
     def followers(self):
-        """Counts of next words N1+(v .), int64 array `(vocabulary_size,)`."""
+        """Numbers N1+(v .) of distinct next words, int64 array `(V,)`."""
         words = self.bigrams // self.vocabulary_size
         return np.bincount(words, minlength=self.vocabulary_size)
 
     @property
     def preceders(self):
-        """Counts of previous words N1+(. v), at least 1, int64 array `(V,)`."""
+        """Numbers N1+(. v) of distinct previous words, int64, at least 1."""
         words = self.bigrams % self.vocabulary_size
         counts = np.bincount(words, minlength=self.vocabulary_size)
         return np.maximum(counts, 1)
@@ -122,7 +122,7 @@ class StreamStatistics:
 
     @property
     def discounts(self):
-        """Ratios N1+(v .) / c(v), float64 `(V,)`; 0 for unseen words."""
+        """Distinct next words per occurrence, float64 `(V,)`; 0 if unseen."""
         return self.followers / np.maximum(self.counts, 1)
 
 

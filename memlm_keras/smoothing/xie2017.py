@@ -15,9 +15,9 @@ from memlm_keras.smoothing.statistics import replacement
 class NoisedBatches(keras.utils.PyDataset):
     """Batches with randomly replaced words, which differ in each epoch.
 
-    With probability gamma_x, a word drawn from q replaces an input word x (Xie
-    et al., 2017, Section 3 and Table 1); `StreamStatistics` defines u, r, c and
-    N1+:
+    Each input word x is replaced with probability gamma_x by a word drawn from
+    the distribution q, as the `scheme` selects (Xie et al., 2017, Section 3 and
+    Table 1). `StreamStatistics` defines u, r, c and N1+:
 
     | scheme | gamma_x | q |
     |---|---|---|
@@ -26,24 +26,24 @@ class NoisedBatches(keras.utils.PyDataset):
     | `absolute_discounting` | gamma_0 N1+(x .) / c(x) | u |
     | `kneser_ney` | gamma_0 N1+(x .) / c(x) | r |
 
-    With `kneser_ney`, another draw from r replaces the target of a replaced
-    input; other targets are never replaced.
+    With `kneser_ney`, the target of each replaced input word is replaced, too,
+    by another word drawn from the Kneser-Ney distribution r. No others change.
 
-    The shapes, rows and order of the batches do not change, so the state is
-    carried as without noise. NumPy draws the noise from `seed`, the epoch and
+    Noise does not change the shapes, rows and order of batches, so models carry
+    the state between batches. NumPy draws the noise from `seed`, the epoch and
     the position of the batch, so the noise is the same on every backend and in
     a resumed run. For evaluation, use batches without noise, or
     `memlm_keras.evaluation.sampled_perplexity`.
 
     Args:
-        batches: `memlm_keras.data.Batches` or `SentenceBatches` to train on;
-            this object also has their attributes.
+        batches: `memlm_keras.data.Batches` or `SentenceBatches` to train on.
+            `NoisedBatches` have the same attributes.
         scheme: string, as above.
         rate: float in [0, 1], gamma_0.
         statistics: `StreamStatistics` of the training text.
         seed: integer, seed of the noise.
         blank_id: integer, id of the blank token, for the scheme `blank` only.
-            The id may be that of a token, such as `<unk>`, or a new id.
+            `blank_id` may be the id of a token, such as `<unk>`, or a new id.
 
     Raises:
         ValueError: if an argument is not as described, or the batches contain
