@@ -52,7 +52,7 @@ def __dir__():
 
 
 def _is_program():
-    """Returns whether the program, or its parent, is `memlm` or a recipe."""
+    """Returns whether `memlm` or a script of `recipes/` started the process."""
     if sys.argv[:1] == ["-m"]:
         return "memlm_keras" in sys.orig_argv
     program = pathlib.Path(sys.argv[0] if sys.argv else "").resolve()

@@ -161,7 +161,7 @@ def _lock(file, required=False):
     except BlockingIOError:
         pass
     except OSError:
-        # The file system has no locks: the other process may still run.
+        # Without locks, nothing shows whether the file's creator still runs.
         if not required:
             return lock
         os.close(lock)
@@ -278,8 +278,8 @@ def read_json(path, what, remedy="Delete it to create it again.", types=None):
     """Reads a JSON file; `reading` describes the errors that it raises.
 
     `types` is a dict from keys to types. With `types`, the file must hold an
-    object whose values, at any depth, have these types; a missing key then
-    raises the error of a damaged file.
+    object whose values, at any depth, have these types. Looking up a missing
+    key then raises a `ValueError` that calls the file damaged.
     """
 
     def make(values):
@@ -297,7 +297,7 @@ def read_json(path, what, remedy="Delete it to create it again.", types=None):
 
 
 class _Object(dict):
-    """JSON object; a missing key raises the error of a damaged file."""
+    """Dict of a JSON object; looking up a missing key raises `ValueError`."""
 
     def __init__(self, values, *arguments):
         super().__init__(values)
@@ -435,8 +435,8 @@ def open_lines(path):
 
 @contextlib.contextmanager
 def silent_stderr():
-    """Discards standard error in the block. TensorFlow writes to it when it is
-    imported, before it reads its log level."""
+    """Discards standard error in the block, since TensorFlow's import writes
+    messages there before TensorFlow reads the log level."""
     if sys.stderr is not None:
         sys.stderr.flush()
     try:

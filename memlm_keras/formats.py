@@ -17,8 +17,8 @@ ENTRY_POINTS = "memlm_keras.formats"
 class Format(NamedTuple):
     """An export format."""
 
-    # Dotted name of the function that writes the format, with the arguments
-    # `(model, vocabulary, options, path)`; needs `backend`.
+    # Dotted name of the function that writes the format. The function takes
+    # `(model, vocabulary, options, path)`, and needs Keras' backend `backend`.
     writer: str
     server: str  # The server that loads the format.
     place: str  # The default path in `memlm export`.

@@ -15,8 +15,9 @@ UNIT = 2.0**-50, 2.0**-10
 def with_gradient(forward, backward, plain=None):
     """Returns a function with a custom backward pass.
 
-    `forward` returns its results and `kept`, for the backward pass.
-    `backward(kept, *upstream)` returns gradients, and `plain` only results.
+    `forward(*arguments)` returns results, and tensors for the backward pass.
+    `backward(tensors, *upstream)` returns the gradients of the arguments, and
+    `plain(*arguments)` returns only results, for calls without gradients.
     """
     # On PyTorch, `keras.ops.custom_gradient` supports only one result, and its
     # backward pass gets only the arguments.
@@ -90,11 +91,11 @@ def _torch_function():
 
 
 def divide_by_length(parts, least=UNIT, axis=None):
-    """Divides vectors by their length, or by `least[0]` if that is larger.
+    """Divides vectors by their length, with a divisor of at least `least[0]`.
 
-    `parts` is a tuple with one tensor for each element of the vectors or, with
-    `axis`, one tensor with the elements along that axis. Gradients are divided
-    by the length, or by `least[1]` if that is larger.
+    Tensor i of the tuple `parts` contains element i of every vector. With
+    `axis`, the tuple has one tensor, with vectors along this axis. Gradients
+    are divided by the vectors' length, with a divisor of at least `least[1]`.
     """
 
     def forward(*parts):
@@ -113,9 +114,9 @@ def divide_by_length(parts, least=UNIT, axis=None):
 
 
 def divide_by_length_gradient(divided, length, upstream, least, axis=None):
-    """Returns the gradients of the arguments `parts` of `divide_by_length`.
-    `divided` are its results, and `length` is the length of the vectors."""
-    # Results have length one, so only a vector's direction has a gradient.
+    """Returns the gradients of `divide_by_length` for its argument `parts`.
+    `divided` are the quotients, and `length` is the length of the vectors."""
+    # Remove the component along the vector, which only changes the length.
     along = _sum_of_products(divided, upstream, axis)
     along = ops.where(length > least[0], along, ops.zeros_like(along))
     divisor = ops.maximum(length, least[1])
@@ -139,9 +140,8 @@ def _sum_of_products(left, right, axis):
 
 
 def value_and_gradients(function):
-    """Returns a function that computes
-    `value, more = function(tensors, *others)` and the gradients of `value` for
-    `tensors`."""
+    """Wraps `value, more = function(tensors, *others)`: the returned function
+    also computes the gradients of `value` with respect to `tensors`."""
     # `function` must not assign variables, since JAX compiles it.
     backend = keras.backend.backend()
     if backend == "jax":
@@ -178,13 +178,13 @@ def value_and_gradients(function):
 
 # === Operations of traced steps on PyTorch ===
 
-# The arguments of each call of `opaque`; an operation stores their index.
+# Pairs `(function, like)`. PyTorch operations take an index, not functions.
 _functions = []
 
 
 def opaque(function, like):
-    """Returns `function` as one operation that PyTorch does not trace into. So
-    its Python code may depend on the values of tensors.
+    """Returns `function` as one operation that PyTorch does not trace into, so
+    that Python code in `function` may depend on the values of tensors.
 
     Args:
         function: function of tensors that returns a tuple of new tensors,

@@ -1,6 +1,6 @@
 """Imports the private functions of Keras that this package uses.
 
-Keras 3.15 was tested; later versions may lack these functions.
+The tests use Keras 3.15; later versions may lack some private functions.
 """
 
 # Other files import Keras' private names from here.
@@ -9,11 +9,11 @@ Keras 3.15 was tested; later versions may lack these functions.
 import keras
 
 # The mask functions read and set a tensor's mask. `rnn` is the loop over time
-# of every recurrent layer; on TensorFlow, a tuple of inputs needs
-# `input_length`. The scopes tell whether Keras infers shapes or runs without
-# variables. `AutocastScope` sets the dtype that variables are cast to. Keras'
-# `quantize` calls `should_quantize_layer`, `summary` calls
-# `weight_memory_size`, and `module_utils` imports TensorFlow when first used.
+# of recurrent layers; on TensorFlow, a tuple of inputs needs `input_length`.
+# `in_symbolic_scope` returns whether Keras infers shapes, `in_stateless_scope`
+# whether a `keras.StatelessScope` is open. `AutocastScope` sets the dtype that
+# variables are cast to. `quantize` calls `should_quantize_layer`, `summary`
+# calls `weight_memory_size`, and `module_utils` imports TensorFlow if used.
 try:
     from keras.src.backend import get_keras_mask
     from keras.src.backend import rnn
@@ -36,7 +36,7 @@ if keras.backend.backend() == "torch":
     # Keras' module of random functions on PyTorch.
     from keras.src.backend.torch import random as torch_random
 
-# Name of the module in which `keras.models.clone_model` finds functions.
+# Module of the function that `clone_model` passes to `_run_through_graph`.
 CLONING = "keras.src.models.cloning"
 
 

@@ -1,4 +1,4 @@
-"""Mix-ins for layers: int8 matrices, and kernels with distinct values."""
+"""Mix-ins for layers: int8 matrices, and one initializer for all matrices."""
 
 import keras
 import numpy as np
@@ -11,8 +11,8 @@ from memlm_keras.arguments import distinct
 class Int8Kernels(Configured):
     """Mix-in for layers whose matrices `quantize("int8")` converts to int8.
 
-    Then a matrix's attribute returns its int8 values divided by a float32 scale
-    for each column. List the mix-in before a Keras layer among the bases.
+    After `quantize`, reading the attribute of a matrix divides int8 values by a
+    float32 scale for each column. List the mix-in before a Keras base class.
     """
 
     def quantize(self, mode=None, type_check=True, config=None):

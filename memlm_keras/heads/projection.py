@@ -18,16 +18,16 @@ from memlm_keras.embeddings.embedding import look_up
 from memlm_keras.gradients import with_gradient
 from memlm_keras.keras_private import AutocastScope
 
-# Number of logits in a block. With blocks, a training step with 11.2 million
-# logits takes 0.95 times as long on PyTorch, and with 5 million 0.65 on JAX.
+# Number of logits in a block. Blocks change the time of a training step by a
+# factor of 0.95 for 11.2 million logits (PyTorch) and 0.65 for 5 million (JAX).
 BLOCK = 3_900_000 if keras.backend.backend() == "jax" else 11_000_000
-# Bytes of a GPU's memory for each logit in a block. On a GPU, PyTorch waits for
-# each kernel launch, so blocks are larger. With 80 GB, the three arrays of a
-# block take 1.2 GB.
+# Total memory of a GPU in bytes, divided by the number of logits in a block.
+# PyTorch waits for each kernel launch, so large blocks are faster. With 80 GB,
+# a block has 100 million logits, and three float32 arrays of these take 1.2 GB.
 _BYTES = 800
-# A loss is computed in blocks only if it needs more blocks than this number. On
-# JAX, one block is faster than none. TensorFlow's own loss needs little memory:
-# for 99 million logits, 1.2 times the memory of blocks and 0.85 times the time.
+# Losses are computed in blocks if logits fill more than this number of blocks.
+# On JAX, even one block is faster than Keras' loss. On TensorFlow, Keras' loss
+# of 99 million logits takes 1.2 times the blocks' memory but 0.85 of the time.
 LEAST_BLOCKS = {"jax": 2 / 3, "tensorflow": 20}.get(keras.backend.backend(), 1)
 # Smallest number of positions in a block: small products are slow, and each
 # block updates the whole gradient of the kernel.
@@ -95,7 +95,7 @@ class BlockLosses(Configured):
                 `num_sampled`, losses are estimates.
 
         Returns:
-            float32 tensor `(...)`, undefined where the weight is 0.
+            float32 tensor `(...)`; losses with a weight of 0 are undefined.
 
         Example:
 
@@ -146,7 +146,7 @@ class BlockLosses(Configured):
 
 # === Projections ===
 
-# With `reverse`, these `call` methods only multiply by the matrix.
+# Methods `call` that, with `reverse=True`, only multiply by the matrix.
 _USUAL_CALLS = (Embedding.call, keras.layers.ReversibleEmbedding.call)
 
 
@@ -226,8 +226,8 @@ class TiedProjection(BlockLosses, keras.layers.Layer):
         num_sampled: integer, number of sampled words in the softmax of a
             training step; `None` for all words. Half of the sample are the
             first words of the vocabulary, which should be the most frequent
-            words. The second half is drawn for each batch from all other words,
-            and represents these (Jean et al., 2015, "On Using Very Large Target
+            words. The rest of the sample is drawn for each batch, and stands
+            for all other words (Jean et al., 2015, "On Using Very Large Target
             Vocabulary for Neural Machine Translation", Section 3). Evaluation
             uses all words, as does training with a quantized or smoothed
             embedding or with metrics that need logits, such as accuracy.
@@ -299,7 +299,7 @@ class TiedProjection(BlockLosses, keras.layers.Layer):
 
 
 def build_tied(embedding, size):
-    """Builds the embedding of a tied projection, with vectors of this size."""
+    """Builds the embedding of a tied projection with inputs of size `size`."""
     if embedding is None:
         raise ValueError(
             "`embedding` must be a layer, unless the projection is the `head` "
@@ -327,7 +327,7 @@ def head_losses(head, outputs, targets, weights=None, training=False):
 
 @functools.cache
 def _block_of_card():
-    """Returns the number of logits in a GPU's block; 0 on CPU or TensorFlow."""
+    """Returns the number of logits in a block on a GPU, or 0 to use `BLOCK`."""
     if keras.backend.backend() == "jax":
         import jax
 
@@ -348,7 +348,7 @@ def _block():
 def uses_blocks(shape, vocabulary_size):
     """Returns whether losses of this shape should be computed in blocks."""
     if keras.distribution.distribution() is not None:
-        # Each of several devices would compute the blocks of all devices.
+        # With several devices, each device would compute every block.
         return False
     known = all(isinstance(size, int) for size in shape)
     positions = math.prod(shape) if known else _USUAL_POSITIONS
@@ -408,7 +408,7 @@ def block_losses(
 def _run(
     inputs, kernel, bias, targets, weights, gradients=True, words_first=False
 ):
-    """Returns losses and a tuple of gradients, `None` without `gradients`."""
+    """Returns losses and, if `gradients`, a tuple of gradients, else `None`."""
     positions = ops.shape(inputs)[0]
     vocabulary_size = bias.shape[0]
     dtype = inputs.dtype
@@ -473,8 +473,8 @@ def _run(
 
 
 def _ratio(upstream, weights):
-    """Returns the ratio of the losses' gradients to `weights`, and whether the
-    ratio is the same at all positions."""
+    """Divides `upstream`, the gradients of the losses, by `weights`. Returns
+    one quotient, and whether the quotient is the same at all positions."""
     largest = ops.argmax(ops.abs(weights))
     scale = ops.take(upstream, largest) / ops.take(weights, largest)
     difference = ops.max(ops.abs(upstream - scale * weights))
@@ -485,8 +485,8 @@ def _ratio(upstream, weights):
 
 
 def sampled_losses(inputs, matrix, bias, targets, number, seed):
-    """Estimates the cross-entropy of targets, float32 `(positions,)`, from the
-    logits of `number` words of a matrix `(vocabulary, units)`."""
+    """Estimates the cross-entropy of targets, float32 `(positions,)`, with a
+    sample of `number` words. `matrix` is `(vocabulary, units)`."""
     size, first = bias.shape[0], number // 2
     drawn = keras.random.randint((number - first,), first, size, seed=seed)
     words = ops.concatenate([ops.arange(first, dtype="int32"), drawn])
