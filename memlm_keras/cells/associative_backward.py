@@ -276,7 +276,7 @@ def _halves(vectors, count=None):
     return vectors.unflatten(-1, (2, -1))
 
 
-# Views: all columns, unnormalized keys, both gates, each gate, candidate.
+# Views of columns: all, unnormalized keys, both gates, each gate, candidate.
 _Parts = collections.namedtuple("_Parts", "all raw both update reset candidate")
 
 

@@ -125,7 +125,8 @@ def _backward(kept, d_outputs, d_hidden, d_cell):
     columns = gates.shape[-1]
     i, f, g, o = _activated(gates)
     squashed = ops.tanh(cells)
-    # Derivatives by gates' inputs: of the cell (i, f, g) and of the output (o).
+    # Derivatives of the cell by the inputs of the gates i, f and g, and of the
+    # output by the input of the gate o.
     of_cell = ops.stack(
         [g * i * (1 - i), before * f * (1 - f), i * (1 - g**2)], axis=-2
     )

@@ -144,7 +144,8 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         return complex_vectors.normalize(vector, self.key)
 
     def memories(self, states):
-        """Splits the memory and, if any, the source's memory, by `copies`."""
+        """Returns `copies` of the memory and, if any, of the source's
+        memory."""
         flat = [states[1]]
         if self.source_key is not None:
             flat.append(states[-1])

@@ -54,9 +54,8 @@ class LanguageModel(StreamingModel, SequenceModel):
         embedding_dim: integer, size of the embedding vectors; `None` for the
             size of `embedding`.
         recurrent: list of Keras recurrent layers (`keras.layers.LSTM`, `GRU`,
-            `SimpleRNN`, `RNN`) or cells, bottom first, all different; may be
-            empty if there is a memory. The model sets `return_sequences` and
-            `return_state`.
+            `SimpleRNN`, `RNN`) or cells, bottom first, all different, or empty
+            with a memory. The model sets `return_sequences` and `return_state`.
         memory: a layer of `memlm_keras.memory`, or `None`.
         dropout: float in [0, 1), rate on the non-recurrent connections: the
             embeddings and the outputs of each recurrent layer (Zaremba et

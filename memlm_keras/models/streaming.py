@@ -144,9 +144,8 @@ class StreamingModel(keras.Model):
             after the last token.
 
         Raises:
-            ValueError: for tokens of another shape, ids outside the
-                vocabulary, a state that does not fit, and a model that is not
-                causal.
+            ValueError: for tokens of another shape, ids outside the vocabulary,
+                a wrong state, and a model that is not causal.
         """
         require_streaming("`step`", self)
         if not ops.is_tensor(tokens):
