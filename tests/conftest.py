@@ -320,8 +320,8 @@ def compiled():
 
 
 def _a_graph_if_called_often(function):
-    """Makes a graph after a few calls, since making it takes as long as
-    several."""
+    """Makes a graph after a few calls, since making a graph takes as long as
+    several calls."""
     import tensorflow as tf
 
     graph, calls = tf.function(function), itertools.count()

@@ -72,7 +72,7 @@ every_model = pytest.mark.parametrize("recurrent, memory", COMBINATIONS)
 
 
 def make(recurrent="lstm", memory="key_value_predict", **arguments):
-    """A model with weights so large that two models give different results."""
+    """Returns a model; large weights make results of two models differ."""
     keras.utils.set_random_seed(7)
     draw = keras.initializers.RandomUniform(-0.7, 0.7)
     arguments = {"initializer": draw, **arguments}
@@ -156,7 +156,7 @@ def stepped(model, tokens, state=None):
 
 
 def summed(model, text, eos=False, begin=0, mean=False):
-    """Sums log-probabilities from token `begin` on, reading single tokens."""
+    """Returns the sum of log-probabilities from token `begin`, step by step."""
     ids = [0, *(VOCABULARY[word] for word in text.split()), *[0] * eos]
     total = 0.0
     if hasattr(model, "step"):

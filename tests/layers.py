@@ -46,7 +46,7 @@ def assert_close(found, expected, rtol=1e-4, atol=1e-5):
 
 
 def everything(call):
-    """Returns a memory's call with outputs, state and attention weights."""
+    """Returns a memory's call that returns outputs, state and attention."""
     return functools.partial(
         call, return_state=True, return_attention_scores=True
     )

@@ -11,12 +11,12 @@ from memlm_keras.smoothing import StreamStatistics
 
 V = 80
 MODELS = ("LanguageModel", "EntailmentClassifier", "SequenceAutoencoder")
-# Arguments whose layers distinguish kinds of models; sizes do not count.
+# Arguments for layers, which distinguish kinds of models. Sizes do not.
 _PARTS = """
     embedding recurrent recurrent_hypothesis memory recurrent_above top encoder
     decoder head mixture
 """.split()
-# Classes that do not count: in every model, or only for training.
+# Classes that do not distinguish kinds: in every model, or only in training.
 _PLAIN = ("Embedding", "OutputProjection")
 _DRAWN = ("keras.initializers", "keras.regularizers")
 
@@ -59,7 +59,7 @@ def small(name, scale=0.1, words=None):
 
 
 def inputs_of(model):
-    """Returns inputs for a model of any kind; versions must not change them."""
+    """Returns inputs for a model; kept files have the outputs for them."""
     tokens = np.arange(3 * 2 * 5, dtype="int32").reshape(3, 2, 5) % 23
     lengths = np.array([5, 3], "int32")
     if isinstance(model, memlm.EntailmentClassifier):

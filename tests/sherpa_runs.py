@@ -1,7 +1,7 @@
 """Small transducers that sherpa-onnx decodes with this package's models.
 
-A token's score is the sum of a table entry for its frame and one for the
-previous token, whatever the audio, so tests can find the best of all paths.
+A token's score is the sum of two table entries, for its frame and for the
+previous token. The audio has no effect, so tests can find the best path.
 """
 
 import itertools

@@ -194,7 +194,7 @@ def test_papers_of_installed_packages(install):
     assert presets.get("called2027/small")["units"] == 6
     model = memlm_keras.LanguageModel.from_preset("imported2027/small", 11)
     assert model.recurrent[0].units == 6
-    presets.names()  # A second call loads, and so registers, nothing again.
+    presets.names()  # A second call must not register the paper again.
 
 
 @pytest.mark.parametrize(

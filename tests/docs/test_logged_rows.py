@@ -22,7 +22,7 @@ CONTENDERS = {
     **{f"plain Keras, {k}": f"plain_keras {v}" for k, v in LIBRARIES.items()},
     **{f"memlm_keras, {k}": f"package {v}" for k, v in LIBRARIES.items()},
 }
-# Cases of the table of models; the first of a model counts.
+# Cases of the table of models; a model's first case has its number.
 MODELS = "memories", "associative_layer", "delta_rule_layer", "smoothing"
 
 

@@ -1,4 +1,4 @@
-"""Tests that all backends train words that occur several times equally."""
+"""Tests that all backends train repeated words in the same way."""
 
 import keras
 import numpy as np

@@ -97,7 +97,7 @@ def test_losses_and_gradients(
     assert_close(
         in_blocks(*tensors), counted(weights, expected), rtol=1e-5, atol=1e-6
     )
-    # The loss uses the given weights, or other weights.
+    # The loss weights positions by the given weights, and then by others.
     for by in (weights / weights.sum(), np.where(weights == 0, 0, 3.0)):
         by = ops.convert_to_tensor(by.astype("float32"))
         found = gradients(lambda t, by=by: ops.sum(by * in_blocks(*t)), arrays)
@@ -242,8 +242,8 @@ def batches():
 
 
 def outcome(model, loss="auto", **arguments):
-    """Trains a model; returns the weights with scores of a text, and the
-    history."""
+    """Trains a model; returns a list of the weights and of scores of a text,
+    and the history."""
     optimizer = keras.optimizers.SGD(0.5, global_clipnorm=5.0)
     model.compile(optimizer, loss=loss, **arguments)
     history = model.fit(batches(), validation_data=batches(), verbose=0).history

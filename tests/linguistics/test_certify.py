@@ -53,7 +53,7 @@ def require_failed(model, names, **arguments):
 # === Correct models ===
 
 
-# Long texts take long, so most models are certified on less than a chunk.
+# To save time, most models are certified on a text shorter than a chunk.
 @pytest.mark.backend(one_in=3)
 @pytest.mark.parametrize(
     "recurrent, memory, length",
@@ -131,8 +131,8 @@ class Counts:
 
 
 class Begins(Counts):
-    """A model with another id for the end of a sentence, which must come
-    first."""
+    """A model that must first read its end-of-sentence id, which is not
+    zero."""
 
     end_of_sentence_id = 4
 

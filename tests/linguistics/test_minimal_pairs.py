@@ -177,7 +177,7 @@ def test_intervals():
         assert accuracy.interval == pytest.approx(
             tuple(trials.proportion_ci(method="wilson"))
         )
-    # The mean of two means over 30 pairs, each correct with probability 2/3.
+    # Mean of two paradigms of 30 pairs, each correct with probability 2/3.
     error = np.sqrt(2 * (2 / 9) / 30) / 2
     assert result.accuracy.interval == pytest.approx(
         stats.norm.interval(0.95, 2 / 3, error)

@@ -82,10 +82,10 @@ def test_regions(tmp_path):
         assert sums == pytest.approx((sum(values), np.mean(values)), abs=1e-5)
     frequencies = [row["log_frequency"] for row in rows]
     assert float(frequencies[0]) == pytest.approx(math.log(15) / 2, abs=1e-5)
-    # The second row's word occurs once, and the third row's never.
+    # The word of the second row occurs once, and that of the third row never.
     assert frequencies[1:3] == ["0.000000", ""]
     assert [float(row["length"]) for row in rows] == [4, 2, 2, 4]
-    # Columns `previous` have the word before; the first word has none.
+    # Columns `previous` are for the word before, and empty for a first word.
     for row, name, place in ((rows[3], 1, 12), (rows[1], 2, 5)):
         before = float(row[f"surprisal_bits_previous_{name}"])
         assert before == pytest.approx(bits[place], abs=1e-5)

@@ -81,7 +81,7 @@ def test_equals_the_reference(
         *found, copies = layer(
             outputs[:, before:], token_ids[:, before:], logits, state
         )
-        # Use the words read as targets.
+        # The targets are the words that the model reads.
         targets = token_ids[:, before:]
         scores = keras.ops.log_softmax(logits)
         scores = keras.ops.take_along_axis(scores, targets[..., None], axis=-1)

@@ -24,7 +24,7 @@ def test_nothing_is_made():
 
 
 def test_sizes_match_the_parameters_of_the_lstm():
-    """In Section 5.1 of Daniluk et al., all models have the LSTM's number."""
+    """In Daniluk et al., all models have as many parameters as the LSTM."""
     units = {
         row: presets.match_parameters(
             LSTM_OF_DANILUK, f"daniluk2017/{row}", 77_003
@@ -32,7 +32,7 @@ def test_sizes_match_the_parameters_of_the_lstm():
         for row in presets.papers()["daniluk2017"].rows
         if row not in ("lstm", "key_value_predict", "rm_tm_gated")
     }
-    # The presets have the sizes found, which golden.txt lists.
+    # The presets have the sizes that `match_parameters` finds.
     for row, found in units.items():
         assert found == presets.get(f"daniluk2017/{row}")["units"]
     assert len(units) == 11

@@ -31,7 +31,7 @@ def test_a_preset_is_the_callers_own():
     [
         name
         for name in presets.names("LanguageModel")
-        # Larger caches are omitted: caches have no weights.
+        # Omit presets that differ from others only in the size of a cache.
         if not name.startswith("weissenborn2016/")
         and not name.endswith(("cache_500", "cache_2000"))
     ],

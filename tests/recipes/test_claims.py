@@ -65,7 +65,7 @@ def test_several_claims_need_wider_intervals():
     nothing = [verdicts.NOT_DECIDED] * 2
     assert decided(few, None, seen) == [*nothing, verdicts.HOLDS]
     assert decided(seen, seen, seen) == [verdicts.NOT_DECIDED] * 3
-    # Each decided claim makes the intervals of the others narrower.
+    # Each decided claim makes the intervals of undecided claims narrower.
     assert decided(far, seen, far) == [verdicts.HOLDS] * 3
     assert decided(*[sure] * 200) == [verdicts.NOT_DECIDED] * 200
 

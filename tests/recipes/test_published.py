@@ -85,7 +85,7 @@ def test_each_run_is_as_published_and_is_there_once(found):
             without.discard(entry.name)
             assert run.study == LOGS / "paper.jsonl"
             changes = {**row.changes, **entry.changes}
-            # Rates and texts are not overrides of the model's sizes.
+            # A run overrides only `documents` and what its entry changes.
             assert run.experiment.overrides.keys() <= {"documents", *changes}
             if not changes:
                 published = memlm.presets.get(row.preset)

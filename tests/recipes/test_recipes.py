@@ -12,7 +12,7 @@ from memlm_keras.experiments.run_folder import RunFolder
 
 from .conftest import RECIPES
 
-# Presets, and epochs enough to halve the rate and pass the best epoch.
+# For each recipe, its preset, and epochs enough to halve the learning rate.
 ROWS = {
     "daniluk2017": ("key_value_predict", 4),
     "tran2016": ("rm_tm_gated", 6),

@@ -17,27 +17,27 @@ import numpy as np
 
 
 def attention(outputs, weights, window):
-    """Eq. 1-4: `h_t` is key, value and prediction."""
+    """Attention (Eq. 1-4), where `h_t` is key, value and prediction."""
     return _attend(outputs, weights, window, *[slice(None)] * 4)
 
 
 def key_value(outputs, weights, window):
-    """Eq. 8-12, `h_t = [k_t; v_t]`."""
+    """Key-value attention (Eq. 8-12), where `h_t = [k_t; v_t]`."""
     k = outputs.shape[-1] // 2
     v = slice(k, None)
     return _attend(outputs, weights, window, slice(k), v, v, slice(None))
 
 
 def key_value_predict(outputs, weights, window):
-    """Eq. 9-11, 16-17, `h_t = [k_t; v_t; p_t]`; the window omits p."""
+    """Key-value-predict attention (Eq. 9-11, 16-17); the window omits `p_t`."""
     k = outputs.shape[-1] // 3
     v, p = slice(k, 2 * k), slice(2 * k, None)
     return _attend(outputs, weights, window, slice(k), v, p, slice(2 * k))
 
 
 def _attend(outputs, weights, window, key, value, predict, kept):
-    """Attends; slices select an output's key, value, prediction and kept
-    part."""
+    """Computes attention. Slices select an output's key, value, prediction and
+    the part that the window keeps."""
     batch_size, time, _ = outputs.shape
     length = window["slots"].shape[1]
     k = weights["w"].shape[0]
@@ -68,7 +68,7 @@ def _attend(outputs, weights, window, key, value, predict, kept):
 
 
 def ngram(outputs, weights, window):
-    """Eq. 21 with N parts; the window holds N - 1 outputs."""
+    """N-gram memory (Eq. 21) of N parts; the window holds N - 1 outputs."""
     batch_size, time, units = outputs.shape
     order = window["slots"].shape[1] + 1
     k = units // order

@@ -15,7 +15,7 @@ from references.daniluk2017 import sigmoid
 
 
 def fofe(inputs, weights, history):
-    """h_t = tanh(W x_t + b + sum_i alpha^i U_i h_{t-i})."""
+    """Computes h_t = tanh(W x_t + b + sum_i alpha^i U_i h_{t-i})."""
 
     def step(x, past, _):
         total = weights["W"] @ x + weights["b"]
@@ -27,7 +27,7 @@ def fofe(inputs, weights, history):
 
 
 def gated(inputs, weights, history):
-    """h_t = tanh(W x_t + b + sum_i r_i * U_i h_{t-i}) with gates r_i."""
+    """Computes h_t = tanh(W x_t + b + sum_i r_i * U_i h_{t-i}), gates r_i."""
 
     def step(x, past, _):
         total = weights["W"] @ x + weights["b"]

@@ -11,7 +11,7 @@ from references.daniluk2017 import softmax
 
 
 def attentive(outputs, weights, window, before):
-    """Eq. 3, 4 and 7; with Eq. 10 if `weights` contains `W_q`, otherwise Eq. 9.
+    """Computes Eq. 3, 4 and 7, with Eq. 10 if `weights` has `W_q`, or else 9.
 
     Args:
         outputs: float64 `(batch, time, k)`.

@@ -51,7 +51,7 @@ def replacement(scheme, rate, tokens, vocabulary_size, blank_id=None):
 
 
 def mean_matrix(matrix, rates, proposal):
-    """mean_v = (1 - gamma_v) e_v + gamma_v sum_k q_k e_k, row by row."""
+    """Computes mean_v = (1 - gamma_v) e_v + gamma_v sum_k q_k e_k by row."""
     means = np.zeros(matrix.shape)
     for v in range(len(matrix)):
         means[v] = (1 - rates[v]) * matrix[v]

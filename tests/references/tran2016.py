@@ -124,7 +124,7 @@ def remember(h, words, places, weights):
         h: float64 `(d,)`.
         words: list of integers.
         places: list of integers, the row of `T` of each word.
-        weights: as of `memory_block`.
+        weights: see `memory_block`.
     """
     m, c = weights["M"][words], weights["C"][words]
     if "T" in weights:

@@ -19,7 +19,7 @@ def normalize(vector, key):
 
 
 def read(key, memory, permutations):
-    """1 / N_c sum_s (P_s conj(r)) (x) m_s."""
+    """Reads the memory: 1 / N_c sum_s (P_s conj(r)) (x) m_s."""
     total = 0
     for permutation, copy in zip(permutations, memory):
         total = total + key.conj()[permutation] * copy
@@ -27,7 +27,7 @@ def read(key, memory, permutations):
 
 
 def write(key, value, memory, permutations):
-    """m_s + (P_s r) (x) x."""
+    """Writes `x` to the memory: m_s + (P_s r) (x) x."""
     return [
         copy + key[permutation] * value
         for permutation, copy in zip(permutations, memory)
@@ -91,7 +91,7 @@ def gru(weights):
 
 
 def lstm(kernel, recurrent_kernel, bias):
-    """Keras' LSTM: The memory does not store `n`, the cell's last output."""
+    """Keras' LSTM. The memory does not store `n`, the cell's last output."""
 
     def cell(x, h, c, remainder, phi):
         parts = [x, h] if phi is None else [x, h, phi]

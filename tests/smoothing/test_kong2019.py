@@ -122,7 +122,7 @@ def test_other_words_are_drawn_once_a_batch(element_wise):
     )
     rates, proposal = tables(smoothing)
     words = np.zeros((1, 1), "int32")
-    # An element-wise draw of 4,000 units replaces many batches.
+    # An element-wise draw for 4,000 units has as many draws as many batches.
     batches, units = (1, 4000) if element_wise else (800, 1)
     drawn = [smoothing.draw(words, units).other_rows for _ in range(batches)]
     rows = np.stack([array(part) for part in drawn])
