@@ -13,7 +13,7 @@ import keras
 # `in_symbolic_scope` returns whether Keras infers shapes, `in_stateless_scope`
 # whether a `keras.StatelessScope` is open. `AutocastScope` sets the dtype that
 # variables are cast to. `quantize` calls `should_quantize_layer`, `summary`
-# calls `weight_memory_size`, and `module_utils` imports TensorFlow if used.
+# calls `weight_memory_size`, and `module_utils` imports TensorFlow when used.
 try:
     from keras.src.backend import get_keras_mask
     from keras.src.backend import rnn

@@ -101,8 +101,8 @@ def register(paper, rows=None, **details):
     papers, and is loaded when presets are first used.
 
     Args:
-        paper: string, the name of the paper, which begins names of presets; or
-            a `Paper`, without other arguments.
+        paper: string, the name of the paper, with which preset names begin; or
+            a `Paper` instead of all arguments.
         rows: dict of `memlm_keras.presets.Row`s by name.
         **details: arguments of `Paper`: `title`, `authors`, `year`, `where`,
             `tables`.

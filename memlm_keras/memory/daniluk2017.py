@@ -208,7 +208,7 @@ class NGram(DistinctKernels, Memory):
 
     `Memory` describes the call arguments; `token_ids` are not used. Outputs are
     `(B, T, N k)`, `h*` is `(B, T, k)`, and attention weights are `(B, T, 0)`.
-    In the state, `"window"` `(B, N - 1, N k)` has `"filled"` `(B,)` outputs.
+    The state has `"window"` `(B, N - 1, N k)`, with `"filled"` `(B,)` outputs.
 
     Raises:
         ValueError: if `order` is not an integer of at least 2, or if the units

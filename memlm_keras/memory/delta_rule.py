@@ -419,7 +419,7 @@ def read_and_write(
         earlier = left * earlier
         # Scale keys by the fraction of a value that remains after the chunk.
         keys_left = rated * transposed(left[..., -1:, :])
-        # At each step, `exp(sums)` of associations before the chunk are left.
+        # At step t, associations of earlier chunks have decayed by `exp(sums)`.
         of_state = [ops.exp(sums)]
         known, asked = of_state[0] * keys, of_state[0] * queries
     # Step t of a chunk adds `beta_t k_t d_t^T` to the associations. S are the

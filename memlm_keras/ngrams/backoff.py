@@ -37,7 +37,7 @@ class NGramTable:
 
 def find(keys, prefixes, words, vocabulary_size):
     """Returns the indices of n-grams in the sorted `keys`, or -1. `prefixes`
-    are the indices of their first n - 1 words among the (n - 1)-grams."""
+    are the indices of each n-gram's first n - 1 words among (n - 1)-grams."""
     if not keys.size:
         return np.full(prefixes.shape, -1)
     searched = prefixes.astype("int64") * vocabulary_size + words

@@ -193,7 +193,7 @@ class Counts:
     """All n-grams of one order in a text, as arrays `(ngrams,)`."""
 
     keys: np.ndarray
-    suffixes: np.ndarray  # indices of the last n - 1 words as (n - 1)-grams
+    suffixes: np.ndarray  # indices of (n - 1)-grams, the last n - 1 words
     occurrences: np.ndarray
     # Counts to smooth: occurrences in the highest order and for n-grams that
     # begin sentences, otherwise N1+(. w_1 .. w_n) (Kneser and Ney, 1995).

@@ -178,7 +178,7 @@ GAL = Paper(
 
 
 def _press(row, parameters, numbers=(), **changes):
-    """Returns a copy of `row` with `changes` and, by default, tied matrices."""
+    """Returns `row` with `changes`; by default, embeddings become tied."""
     changes = {"tied": True, **changes}
     if changes["tied"]:
         # Tied embeddings have the size of the recurrent layers.

@@ -27,7 +27,7 @@ class NoisedBatches(keras.utils.PyDataset):
     | `kneser_ney` | gamma_0 N1+(x .) / c(x) | r |
 
     With `kneser_ney`, the target of each replaced input word is replaced, too,
-    by another word drawn from the Kneser-Ney distribution r. No others change.
+    by a word drawn from the Kneser-Ney distribution r. Other targets are kept.
 
     Noise does not change the shapes, rows and order of batches, so models carry
     the state between batches. NumPy draws the noise from `seed`, the epoch and
