@@ -28,28 +28,29 @@ _NGRAM_MODEL = re.compile(r"kneser_ney_([1-9])(_cache)?")
 _OWN = "memlm/"
 SMALLEST = "memlm/small"
 _ANY = float("inf")
-# Presets, dropout rates and batch sizes, each with the largest number of
-# training tokens for which it is chosen.
+# Of each dict, the first key is chosen whose value is at least the number of
+# training tokens, such as the dropout rate 0.5 for 100,000 tokens.
 _ROWS = {"small": 10_000_000, "medium": 50_000_000, "large": _ANY}
 _DROPOUT = {0.6: 60_000, 0.5: 300_000, 0.4: 1_000_000, 0.3: _ANY}
 # The smallest preset needs less dropout if it trains for fewer epochs.
 _SMALLEST_DROPOUT = _DROPOUT | {0.4: 700_000}
 _BATCH_SIZE = {5: 60_000, 20: _ANY}
-# Epochs of the smallest preset. For at most `_FEW` epochs, the rate falls
-# linearly from `_FALLING_RATE`, and the loss samples `_NUM_SAMPLED` words.
+# Epochs of the smallest preset. If there are at most `_FEW`, the learning rate
+# falls from `_FALLING_RATE` to zero, and the loss samples `_NUM_SAMPLED` words.
 _EPOCHS, _FEW = {40: 100_000, 20: 300_000, 7: _ANY}, 7
 _FALLING_RATE, _NUM_SAMPLED = 0.005, 2000
 # Sizes of the smallest preset for 300,000 to 1,000,000 training tokens.
 _PROJECTED, _PROJECTS = {"units": 248, "embedding_dim": 200}, (300_000, 10**6)
 # For longer texts, `memlm/medium` is better but needs a GPU.
 _LONG = 500_000
-# Maximum number of epochs of other presets.
+# Maximum number of epochs of all presets except the smallest.
 _MOST_EPOCHS = 40
-# `memlm/` presets whose sizes a paper's preset gets, by training tokens.
+# For a paper's preset, the `memlm/` preset that provides sizes and rates.
 _FITTED_TO = {"small": 200_000, "medium": 2_000_000, "large": _ANY}
 _SIZES = {"scale", "units", "embedding_dim"}
 _SCHEDULES = ("halve_after", "linear_decay", "halve")
-# Lines read to choose a tokenizer, and the reason to print for each tokenizer.
+# Number of lines from which a tokenizer is chosen, and sentences to print that
+# give the reason for choosing each tokenizer.
 _LINES = 1000
 _SPLITS = {
     "characters": "This text has few spaces between its words, so its tokens "
@@ -74,8 +75,8 @@ class Preset(NamedTuple):
 
 
 def find_preset(name):
-    """Returns the `Preset` called `name`. A name without its paper must be
-    unique. Presets precede trained models of the same name."""
+    """Returns the `Preset` called `name`: `"paper/row"`, or `"row"` if no other
+    paper has this row. Presets precede trained models of the same name."""
     if ngrams := _NGRAM_MODEL.fullmatch(name):
         return Preset(name, options.KNESER_NEY, order=int(ngrams[1]))
     rows = {}
@@ -140,7 +141,7 @@ def choose_preset(dataset, preset=None, **given):
     """Chooses a preset and options for a text, or options for a given preset.
 
     Without `preset`, chooses a tokenizer, and a `memlm/` preset by the text's
-    length. A paper's preset gets sizes and rates of a `memlm/` preset.
+    length. For a paper's preset, chooses sizes and rates by the text's length.
 
     Args:
         dataset: string, as for `Experiment`.
@@ -150,8 +151,8 @@ def choose_preset(dataset, preset=None, **given):
 
     Returns:
         `None` for a trained model, and for a preset that is not a neural
-        language model. Otherwise an object with the attributes `preset`,
-        `options` (dict, overrides for `Experiment`), `running` (dict,
+        language model. For all other presets, an object with the attributes
+        `preset`, `options` (dict, overrides for `Experiment`), `running` (dict,
         arguments for its `run`), `reasons` (list of sentences), `corpus` and
         `is_english`.
 
@@ -293,10 +294,10 @@ def _up_to(tokens, limits):
 
 
 def _fitted(row, ours, tokens):
-    """Returns options for the preset `row` of a paper and a text of `tokens`
-    tokens, with sizes and rates of the `memlm/` preset `ours`."""
-    # For a short text, a batch has as many tokens as one of `ours`. With larger
-    # batches, an epoch has few updates, and the learning rate falls too soon.
+    """Returns options that fit a paper's preset `row` to a text of `tokens`
+    tokens; the `memlm/` preset `ours` provides sizes and rates."""
+    # For a short text, batches of `row` and of `ours` have equally many tokens.
+    # With larger batches, an epoch has few updates; the rate falls too soon.
     rows = _up_to(tokens, _BATCH_SIZE) * ours.segment_length
     fitted = {
         "batch_size": min(round(rows / row.segment_length), ours.batch_size),
@@ -318,8 +319,8 @@ def _fitted(row, ours, tokens):
 
 
 def _tokenize(path):
-    """Returns the name of a tokenizer for a text, and the reason. Both are
-    `None` if splitting at white space is enough."""
+    """Returns the name of a tokenizer for a text and the reason for choosing
+    it, or `(None, None)` if splitting at white space is enough."""
     for training in (path / "train", path / "train.txt"):
         path = training if training.exists() else path
     try:

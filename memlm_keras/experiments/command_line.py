@@ -70,7 +70,7 @@ class Command:
     help: str
     places: dict  # Maps positional arguments to `nargs` of argparse.
     own: tuple  # Options passed as keyword arguments of `function`.
-    groups: dict  # Maps arguments to options passed as one dict.
+    groups: dict  # Maps dict arguments of `function` to their options.
 
     @property
     def name(self):
@@ -129,7 +129,6 @@ class Command:
 
     def run(self, positional, values, typed):
         """Calls the function, and returns its exit status, which may be `None`.
-
         `typed` is the command line, which some functions record in files."""
         arguments = dict(vars(positional))
         if "typed" in inspect.signature(self.function).parameters:
@@ -158,8 +157,8 @@ class Command:
 def command(help, places, *own, **groups):
     """Decorator that makes a `Command` from a function.
 
-    Each option in `own` is passed to the function as a keyword argument, whose
-    default is also the option's. Each group of options is passed as a dict."""
+    Each option in `own` is passed to the function as a keyword argument, and
+    gets this argument's default. Each group of options is passed as a dict."""
 
     def make(function):
         parameters = inspect.signature(function).parameters
@@ -285,7 +284,7 @@ def _run(arguments):
 
 def _files_to_write(command, positional, values):
     """Returns the paths of the files that a command writes. Raises `UsageError`
-    for a folder, a file that the command reads, or a wrong suffix."""
+    if a path is a folder, is also read, or has a wrong suffix."""
     suffixes = {o.name: o.writes for o in command.options}
     written = {k: v for k, v in values.items() if suffixes.get(k) is not None}
     for name, path in written.items():

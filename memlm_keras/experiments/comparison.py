@@ -14,7 +14,8 @@ NAME = "comparison"
 _ORDER = 5
 # Number of words to print, and their minimum count in the test text.
 _WORDS, _OFTEN = 8, 3
-# Minimum bits saved per occurrence; fewer would be printed as 0.0.
+# A word is printed if the neural model saves at least this number of bits each
+# time the word occurs, compared with n-grams; less would be printed as 0.0.
 _LEAST = 0.05
 _LINES, _LONGEST = 3, 25
 _BITS = math.log(2.0)
@@ -72,7 +73,8 @@ def _before_training(experiment, verbose):
 def _counted(corpus, order):
     model = memlm.ngrams.KneserNey(len(corpus.vocabulary), order=order)
     with warnings.catch_warnings():
-        # For a comparison, default discounts of a small text are good enough.
+        # Discounts cannot be estimated from a small text; the defaults, which
+        # Kneser-Ney then uses with a warning, are good enough to compare with.
         warnings.filterwarnings("ignore", "Counts of counts")
         return model.fit(corpus.train, verbose=0)
 
@@ -85,8 +87,7 @@ def _perplexities(model, corpus):
 
 def warn_if_little_is_learned(experiment, results, command, compared=False):
     """Prints advice if the test perplexity is hardly below the unigram model's.
-
-    If `compared`, `describe` gives the advice about epochs."""
+    If `compared`, leaves the advice to train longer to `describe`."""
     corpus = experiment.corpus
     if not datasets.can_be_counted(corpus):
         return
@@ -110,7 +111,8 @@ def warn_if_little_is_learned(experiment, results, command, compared=False):
         halves = own or experiment.settings.get("halve")
         flags = ["--optimizer=adam"] * (not adam) + ["--halve"] * (not halves)
         flags += ["a smaller --batch_size", "a larger --initial_range"]
-        # If the command chose the settings, only more epochs can help.
+        # If the command chose the settings and the last epoch was the best, the
+        # model can still improve with them, so other settings are not advised.
         flags *= not (gains and chosen)
         flags = [f for f in flags if not _flags(f) <= typed]
         if gains and "learning_rate" in typed:
@@ -129,7 +131,8 @@ def _flags(command):
 
 
 def _gained(vocabulary, words, nats):
-    """Returns `[word, count, mean bits saved]` for the words that save most."""
+    """Returns `[word, count, mean bits saved]` for the words at which the model
+    saves most bits, compared with n-grams."""
     import numpy as np
 
     counts = np.bincount(words, minlength=len(vocabulary))

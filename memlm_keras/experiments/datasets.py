@@ -14,8 +14,8 @@ _TREEBANK_FILE = re.compile(rf"(?:(.+)-ud-)?({'|'.join(_TREEBANK)})\b.*")
 
 
 class Dataset:
-    """The corpus that the option `dataset` names. Raises `UsageError` if it
-    does not exist, or if it does not use an option in the dict `reading`."""
+    """The corpus that the option `dataset` names. Raises `UsageError` for a
+    missing corpus, or an option in `reading` that the corpus does not use."""
 
     def __init__(self, name, kind, sentences=False, reading=None):
         self.name = str(name)
@@ -198,7 +198,8 @@ def reads_sentences(preset):
 
 
 def has_documents(corpus, required=False):
-    """Returns whether a corpus has documents; raises if `required` and not."""
+    """Returns whether a corpus has documents. If `required`, a corpus without
+    documents raises `UsageError`."""
     has = corpus.train.document_starts is not None
     if required and not has:
         raise options.UsageError(
@@ -235,8 +236,8 @@ def unit_of(vocabulary):
 
 
 def can_be_counted(corpus):
-    """Returns whether n-gram models accept the vocabulary of a corpus, in which
-    the end of a sentence must have the id 0."""
+    """Returns whether n-gram models can be fitted to a corpus. These models
+    require that the vocabulary's end of a sentence has the id 0."""
     # `memlm_keras.ngrams` defines this id too, but importing it imports Keras.
     return corpus.vocabulary.end_of_sentence_id == 0
 

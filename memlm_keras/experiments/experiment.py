@@ -32,14 +32,14 @@ _CLASSES = {
 class Experiment:
     """Trains a preset on a dataset and measures it.
 
-    The same arguments give the same settings and results in Python, in `memlm
-    train` and in a row of a table.
+    The same arguments give the same settings and results in Python, with
+    `memlm train`, and for a row that `memlm table` trains.
 
     Args:
-        preset: string, one of `memlm_keras.presets.names()`, without the paper
-            if the row's name is unique; `"kneser_ney_5"` or
-            `"kneser_ney_5_cache"`, n-gram models (Tran et al., 2016); or the
-            name or folder of a trained model, to train it further.
+        preset: string. A name in `memlm_keras.presets.names()`, `"paper/row"`,
+            or only `"row"` if no other paper has this row; an n-gram model of
+            Tran et al. (2016), `"kneser_ney_5"` or `"kneser_ney_5_cache"`; or
+            the name or folder of a trained model, to train it further.
         dataset: string, as for the flag `--dataset` of `memlm train`.
         seed: integer, seed of weights, dropout and shuffling.
         corpus: the corpus of `dataset`, if it was loaded before.
@@ -54,7 +54,7 @@ class Experiment:
         preset: dict, the preset with the overrides applied.
         kind: string, the kind of model.
         dataset: `Dataset`.
-        overrides: dict of the given overrides.
+        overrides: dict, the changes of the preset that are not `None`.
         run_folder: `RunFolder`, or `None` before a run.
 
     Raises:
@@ -144,7 +144,7 @@ class Experiment:
 
     @property
     def recipe(self):
-        """All arguments: `Experiment(**recipe)` makes the same experiment."""
+        """Dict of the arguments of `Experiment` that make this experiment."""
         return {
             "preset": self.preset_name,
             "dataset": self.dataset.name,
@@ -191,10 +191,7 @@ class Experiment:
 
     def make(self):
         """Makes and compiles the model; Keras' global seed sets its weights.
-
-        Returns:
-            `(model, callbacks)`, with the callbacks for its training.
-        """
+        Returns `(model, callbacks)`, with the callbacks for its training."""
         from keras.saving import deserialize_keras_object
 
         model = self.make_model()
@@ -316,7 +313,7 @@ class Experiment:
         overwrite=False,
         command=None,
     ):
-        """Trains, measures the model of the best epoch and draws its pictures.
+        """Trains a model, measures its best epoch, draws curves and attention.
 
         A finished run is not trained again; only missing `measures` are added.
         An interrupted run continues.
@@ -403,7 +400,6 @@ class Experiment:
                     checkpoint_frequency,
                     verbose,
                 )
-                # Restores the initial weights if no epoch improved the model.
                 improved = self._keep_better(model, validation)
                 run_folder.save(model)
                 results = {
@@ -537,8 +533,8 @@ class Experiment:
         last=False,
     ):
         """Trains or resumes, and keeps the weights of the best epoch (of the
-        last one if `last`). Returns whether the loss is finite, and the
-        validation batches."""
+        last one if `last`). Returns two values: whether training did not end
+        with a NaN or infinite loss, and the validation batches."""
         import keras
 
         from memlm_keras.training.callbacks import CSVLogger
@@ -594,8 +590,9 @@ class Experiment:
             what = str(error).partition(" Resume with ")[0]
             raise options.UsageError(
                 f"{what} A default of {self.preset_name} may have changed (see "
-                "CHANGELOG.md): give the old value by its flag, which starts "
-                "another run, or --overwrite to start this one again."
+                "CHANGELOG.md). Give --overwrite to start again with the new "
+                "default. Or give the old value by its flag: flags are part of "
+                "the run's name, so this starts another run."
             ) from None
         return not stop_on_nan.stopped, validation
 

@@ -15,7 +15,8 @@ MEAN_ATTENTION, CURVE = "mean_attention.csv", "curve.png"
 _PASSAGE = 24
 _COLUMNS = 100
 _LONGEST = 20  # Maximum words of an automatically chosen sentence.
-_NEAREST = 7  # Least distance of pairs ("more than six positions to the left").
+# Least distance of an attended word ("more than six positions to the left").
+_NEAREST = 7
 _DEPENDENCIES_DRAWN = 24
 # Cells with fewer pairs than this stay white: their means are mostly noise.
 _FEWEST_PAIRS = 10
@@ -187,8 +188,7 @@ def draw_curve(log, monitor, path, title):
         label = f"best: epoch {epochs[best]}, {value:.4g}"
         axes.plot(epochs[best], value, "*k", markersize=12, label=label)
     if shown and min(shown) > 0 and not metric.endswith("accuracy"):
-        # On a linear scale, a first perplexity of thousands would flatten the
-        # rest.
+        # On a linear scale, a first perplexity of thousands flattens the rest.
         axes.set_yscale("log")
         narrow = max(shown) < 4 * min(shown)
         axes.yaxis.set_major_locator(
@@ -313,8 +313,8 @@ def _parses(experiment, pictures):
         paths = treebank[-1]
     else:
         raise options.UsageError(
-            "analyses=dependencies needs a treebank as dataset, or conllu, a "
-            "file of parsed sentences such as de_gsd-ud-test.conllu."
+            "analyses=dependencies needs parsed sentences. Give a treebank as "
+            "--dataset, or a file as --conllu=de_gsd-ud-test.conllu."
         )
     read = memlm.analysis.read_conllu
     with options.wrong_use():

@@ -24,9 +24,9 @@ _ALSO = {"salton2017": ("salton2017",)}
 # Size of a batch's logits, in bytes, above which a warning is printed.
 LARGE_LOGITS = 2**30
 _MEMORY_WINDOW = 5
-# Number of words in the suggested prompt.
-_PROMPT = 3
-# Further training and `--halve` use the optimizer and schedule of `_OWN`.
+_PROMPT = 3  # Number of words in the suggested prompt.
+# Preset whose optimizer and schedule are used to train a trained model further,
+# and to train any preset with `--optimizer` and `--halve`.
 _OWN = "memlm/small"
 # Learning rate, epochs and patience of further training.
 _FURTHER_RATE, _FURTHER_EPOCHS, _FURTHER_PATIENCE = 0.001, 10, 1
@@ -36,9 +36,7 @@ _FURTHER_OPTIONS = set(
     "segment_length learning_rate distribution halve_after linear_decay "
     "halve".split()
 )
-
-
-# Overrides that become settings of a run unchanged.
+# Overrides whose values are copied to the settings of a run.
 _STATED = "halve optimizer match_parameters window other_words memory".split()
 
 
@@ -161,8 +159,9 @@ class LanguageModelExperiment(Experiment):
         name, paper = self.preset_name, registry.find(self.preset_name)[0]
         if paper.matched_to is None:
             raise options.UsageError(
-                "match_parameters needs a paper whose models have equally "
-                f"many parameters. Received: preset={name}"
+                "match_parameters needs a preset of a paper that compares "
+                "models with the same number of parameters, such as "
+                f"daniluk2017/key_value_predict. Received: preset={name}"
             )
         if name.partition("/")[2] in paper.unmatched:
             return units
@@ -306,7 +305,7 @@ class LanguageModelExperiment(Experiment):
 
 def _prompt(corpus):
     """Returns words of a test sentence as an example prompt, if possible its
-    first ones. They contain no punctuation, which a shell might interpret."""
+    first words. Leaves out punctuation, which a shell might interpret."""
     vocabulary, tokens = corpus.vocabulary, np.asarray(corpus.test.tokens)
     end, within = vocabulary.end_of_sentence_id, []
     for sentence in np.split(tokens, np.flatnonzero(tokens == end)):

@@ -1,6 +1,7 @@
 """Measurements of trained models.
 
-`perplexities` runs for every language model, `MEASUREMENTS` on request.
+Every language model is measured by `perplexities`. A user or a preset requests
+further `MEASUREMENTS`.
 """
 
 import dataclasses
@@ -19,13 +20,11 @@ WORD_TYPES = ("NE", "CN", "V", "P")
 # Results that `memlm` prints.
 BITS = ("bits_per_word", "bits_per_character")
 NUMBERS = ("perplexity", "accuracy", "token_accuracy", "sequence_accuracy")
-# Batch size of autoencoders.
-_ROWS = 50
+_ROWS = 50  # Batch size of autoencoders.
 # For dynamic evaluation (Krause et al., 2018, and their code): steps before
 # each update, and segments of validation text; a preset may set others.
 _DYNAMIC = {"steps": 5, "segments": 6000}
-# Arguments of a neural cache.
-_CACHE = ("size", "theta", "weight")
+_CACHE = ("size", "theta", "weight")  # Arguments of a neural cache.
 # Batch size for the statistics of gradients (Krause et al., 2018).
 _DYNAMIC_ROWS = 100
 
@@ -35,11 +34,11 @@ class Measurement:
     """A measurement that runs on request."""
 
     name: str  # Key of the measurement in `results.json`.
-    # Takes (experiment, model, asked, verbose, before), and returns a dict.
-    # `before` has the earlier results.
+    # Called with (experiment, model, asked, verbose, before), where `asked` is
+    # a dict of options and `before` a dict of earlier results; returns a dict.
     function: Callable
     # Maps each required option to its key in the results, or to `None`. The
-    # user must give the first option; the preset may set the others.
+    # user must give the dict's first option; a preset may set the others.
     needs: dict
     check: Callable | None = None  # Checks (experiment, options).
 
@@ -52,7 +51,7 @@ class Request:
     measurement: Measurement
     asked: dict  # Options of the user and of the preset.
     settings: dict
-    typed: bool  # Whether the user, not the preset, requested it.
+    typed: bool  # Whether the user, not the preset, requests the measurement.
 
     @property
     def name(self):
@@ -149,7 +148,8 @@ def plain_with_bits(result, corpus, split):
 
 
 def describe_bits(values):
-    """Returns a line about the bits of a split, or `None` without bits."""
+    """Returns a line with the bits per word and per character in the results
+    `values` of a split; `None` if the results have none."""
     if BITS[0] not in values:
         return None
     by_word, by_character = (values[name] for name in BITS)
@@ -163,8 +163,8 @@ def describe_bits(values):
 
 
 def add_cache(experiment, model, asked, verbose, before):
-    """Returns the model with its best cache, and the cache's settings. A cache
-    of the same size in the earlier results `before` is used again."""
+    """Returns the model with its best cache, and the cache's settings. Searches
+    for settings unless the results `before` have them for this cache size."""
     known = before.get("cache")
     if known and known["size"] == asked["cache_size"]:
         cache = cache_of(known)
@@ -478,8 +478,8 @@ MEASUREMENTS = (
 
 
 def print_requested(results, requests):
-    """Prints the requested measurements. If there is a comparison, prints its
-    table in place of measurements that only the preset requests."""
+    """Prints the measurements that the user requests. Also prints those that
+    the preset requests or, instead, the table of a comparison with n-grams."""
     compared = comparison.NAME in results
     if compared:
         print("\n".join(comparison.describe(results)))

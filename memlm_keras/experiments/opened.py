@@ -45,7 +45,7 @@ class Opened:
 
     @property
     def counts(self):
-        """Whether this is an n-gram model, counted again at each use."""
+        """Whether the model is an n-gram model, which no file stores."""
         return self.folder and self.folder.kind == options.KNESER_NEY
 
     @functools.cached_property
@@ -69,7 +69,8 @@ class Opened:
         """The experiment of the run, on its training text."""
         if self.folder is None:
             raise options.UsageError(
-                f"{self.path} is a model without the run folder needed here."
+                f"{self.path} is in no run folder, so its text and settings "
+                "are unknown. Name a run folder."
             )
         return reopen(self.folder)
 
@@ -77,7 +78,7 @@ class Opened:
     def model(self):
         """The model, not compiled."""
         import_keras()
-        # Registers layers of papers that other packages provide.
+        # Imports papers from other packages, which register layers with Keras.
         registry.papers()
         if self.counts:
             # Only tables go to standard output.
@@ -101,7 +102,8 @@ class Opened:
             return self.experiment.corpus.vocabulary
         if self.model.vocabulary is None:
             raise options.UsageError(
-                f"{self.path} has no vocabulary. Make its model with one."
+                f"{self.path} has no vocabulary. Make and save a model with "
+                "the argument `vocabulary`."
             )
         return self.model.vocabulary
 
@@ -167,8 +169,8 @@ def require_different(paths):
 
 
 def _find_run(path):
-    """Returns the `RunFolder` at a path, of a `model.keras`, or of the only run
-    in a folder. Returns `None` for another `.keras` file."""
+    """Returns the `RunFolder` of a run folder, of its `model.keras`, or of a
+    folder with a single run; `None` for a `.keras` file outside a run."""
     if path.is_file():
         folder = RunFolder(path.parent)
         if path.suffix != ".keras":

@@ -98,7 +98,7 @@ class Option:
     above: float | None = None
     below: float | None = None
     kinds: tuple = tuple(KINDS)  # Kinds of models that use the option.
-    # Replaces the name and value in the name of a run folder, if not `None`.
+    # Part of a run folder's name; `None` for the option's name and value.
     label: str | None = None
     writes: str | None = None  # Suffix of a file to write.
 

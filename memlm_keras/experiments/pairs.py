@@ -15,8 +15,7 @@ from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import read_preset
 from memlm_keras.presets import Measure
 
-# Batch size of evaluation.
-_ROWS = 64
+_ROWS = 64  # Batch size of evaluation.
 
 
 class PairExperiment(Experiment):
@@ -27,7 +26,8 @@ class PairExperiment(Experiment):
     mode = "max"
 
     def _make_preset(self):
-        # `embedding_dim` is set here, because other sizes do not depend on it.
+        # `read_preset` need not know `embedding_dim`: the other sizes of these
+        # models are not computed from the size of the embeddings.
         sizes = dict(self.overrides)
         embedding_dim = sizes.pop("embedding_dim", None)
         preset = read_preset(self.preset_name, sizes)

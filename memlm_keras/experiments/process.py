@@ -145,9 +145,8 @@ _UNUSED = {
 @contextlib.contextmanager
 def _only_needed_imports():
     """Context in which Keras cannot import slow modules that are not needed,
-    and the garbage collector is off.
-
-    Outside the context, these modules can be imported."""
+    and the garbage collector is off. The hidden modules can be imported when
+    the context has ended."""
     hidden = {name: None for name in _UNUSED[backend()]}
     if backend() == "torch":
         # Keras uses `torch._dynamo` only to exclude functions that draw random
@@ -186,8 +185,8 @@ def _disable():
 
 
 def _keep_memory():
-    """Makes glibc reuse the memory of arrays up to 2 GiB, because the kernel
-    zeroes each new page; lets PyTorch use huge pages."""
+    """Makes glibc reuse the memory of freed arrays up to 2 GiB, because it is
+    slow to get zeroed pages from the kernel. Lets PyTorch use huge pages."""
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     if {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"} & set(os.environ):
         return
@@ -224,8 +223,8 @@ def signals_raise():
     def handle(number, frame):
         global _received, _waits
         before, _received = _received, _received or number
-        # Only a repeated signal interrupts at once: Ctrl-C reaches all
-        # processes of a terminal, and a table then sends SIGTERM to its child.
+        # Only a signal that is repeated interrupts a batch. At Ctrl-C, a run of
+        # a table gets two different signals: SIGINT, and its parent's SIGTERM.
         if _waits and number not in (before, signal.SIGALRM):
             return
         _waits = False
@@ -266,8 +265,7 @@ def signals_wait(save):
     """Context in which a signal takes effect at the end of the batch: `save()`
     is called, and `Interrupted` is raised. A second signal raises at once.
 
-    Yields the Keras callback that checks for signals between batches.
-    """
+    Yields the Keras callback that checks for signals between batches."""
     import keras
 
     global _waits

@@ -177,7 +177,7 @@ class RunFolder:
 
     def finished_results(self, epochs=None, patience=None):
         """Returns the contents of `results.json`; `None` if training can
-        continue. It can if the loss is finite, and neither `epochs` nor
+        continue, because the loss is finite, and neither `epochs` nor
         `patience` is reached."""
         if (results := self.results()) is None:
             return None
@@ -194,9 +194,8 @@ class RunFolder:
         return results if ended else None
 
     def log(self):
-        """Reads the log; returns a dict of floats for each epoch.
-
-        The last line of a repeated epoch is used, and an incomplete last line
+        """Reads the log; returns a dict of floats for each epoch. If an epoch
+        was repeated, its last line is used. An incomplete last line of the file
         is ignored. Raises `ValueError` if the log is damaged."""
         with files.reading(self.log_path, "log", _REMEDY):
             text = self.log_path.read_bytes().decode()
@@ -211,16 +210,12 @@ class RunFolder:
         return log
 
     def model(self):
-        """Loads the trained model without compiling it.
-
-        Raises:
-            FileNotFoundError: if there is no model file.
-            ValueError: if the model file cannot be read.
-        """
+        """Loads the trained model without compiling it. Raises `ValueError` if
+        the file cannot be read, and `FileNotFoundError` if there is none."""
         if self.model_path.exists():
             return load_file(self.model_path)
         if self.results() is None:
-            # Folders of older versions have no command.
+            # Older versions did not record the command in `config.json`.
             command = shlex.split(self._read(CONFIG).get(_COMMAND, ""))
             kept = [p for p in command if not p.startswith("--overwrite")]
             raise FileNotFoundError(
@@ -272,8 +267,8 @@ class RunFolder:
         return results
 
     def add_results(self, others):
-        """Adds the dict `others` to the results and returns all. Removes
-        `dynamic_with_cache` if another cache size was used for it."""
+        """Adds the dict `others` to the results and returns all. Removes the
+        results `dynamic_with_cache` if `cache` now has another cache size."""
         results = {**self.results(), **others}
         combined = results.get("dynamic_with_cache")
         if combined and combined["size"] != results["cache"]["size"]:
@@ -302,7 +297,7 @@ class RunFolder:
 def load_file(path):
     """Loads a model of this package from a `.keras` file, not compiled."""
     process.import_keras()
-    # Registers the layers of papers that other packages provide.
+    # Imports papers from other packages, which register layers with Keras.
     registry.papers()
     return files.load_model(path, "trained model")
 

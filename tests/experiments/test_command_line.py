@@ -70,9 +70,9 @@ def test_from_text_to_a_model_that_serves(memlm, refused, folder):
     told = memlm("attention", run, "the cat", "--out=map.html")
     page = (folder / "map.html").read_text(encoding="utf-8")
     assert f"Attention of {run.name}" in page
-    refused("--out needs a TEXT", "attention", run, "--out=map.html")
+    refused("give TEXT and --out", "attention", run, "--out=map.html")
     trained = ("attention", "memlm/embedded_attention", "ruth ellis")
-    refused("without a run folder needs --out", *trained)
+    refused("without a run folder can only be shown", *trained)
     told = memlm("generate", run, "the old", "--max_length=9", "--seed=1")
     assert len(told.out.splitlines()) == 3
     assert all(line.startswith("the old") for line in told.out.splitlines())

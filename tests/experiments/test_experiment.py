@@ -62,7 +62,7 @@ def test_matched_parameters(folder):
     assert model.recurrent[-1].units == units
     larger = Experiment("daniluk2017/rm_tm_gated", "text", **matched)
     assert larger.settings["units"] == 15
-    with pytest.raises(UsageError, match="models have equally many"):
+    with pytest.raises(UsageError, match="models with the same number"):
         Experiment("tran2016/lstm_1", "text", match_parameters=True).make()
 
 

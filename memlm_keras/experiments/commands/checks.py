@@ -119,8 +119,8 @@ def pairs(
 
 
 def _reader(path, method, eos, mean):
-    """Reads pairs or suites. Returns a function that measures a model on them,
-    the number of pairs or items, and a note about the table."""
+    """Reads minimal pairs or test suites. Returns a function that measures a
+    model on all of the pairs or items, their number, and a note for a table."""
     from memlm_keras.linguistics.minimal_pairs import SUFFIXES
 
     linguistics = memlm.linguistics
@@ -205,8 +205,8 @@ def _over_seeds(opened, measured):
 
 
 def _rows(measured):
-    """Returns a table of all pairs or regions as text. With several runs, its
-    first column names the run."""
+    """Returns a table of all pairs or regions as text. With several runs, the
+    first column of the table names the run."""
     text = []
     for run, result in measured.items():
         columns = result.columns()

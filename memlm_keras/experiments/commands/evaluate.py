@@ -148,8 +148,8 @@ def _require_no_measures(opened, measures):
 
 
 def _file_and_text(opened, text):
-    """Returns a language model without a run folder, the corpus of `text`, and
-    a function that returns the batches of a split."""
+    """For a file that is in no run folder, returns the language model, the
+    corpus of `text`, and a function from a split to its batches."""
     path = opened.path
     if "dataset" not in text:
         raise options.UsageError(
@@ -188,8 +188,9 @@ def _file_and_text(opened, text):
 def _evaluate_mean(runs, given, verbose):
     for name, value in given.items():
         raise options.UsageError(
-            f"--{name} needs a single RUN: an average is measured on the text "
-            f"of its runs. Received: --{name}={value} and {len(runs)} runs"
+            f"--{name} needs a single RUN. Several models are averaged, and "
+            "measured without options on the text of their runs. Received: "
+            f"--{name}={value} and {len(runs)} runs"
         )
     if any(run.folder is None for run in runs):
         raise options.UsageError(

@@ -148,9 +148,9 @@ def attention(
     if out is not None or opened.folder is None:
         if out is None or text is None or pictures:
             raise options.UsageError(
-                "--out needs a TEXT, and no other option; a model without a "
-                'run folder needs --out: memlm attention RUN "some words" '
-                "--out=map.html"
+                "To write an HTML page, give TEXT and --out, and no option of "
+                'pictures: memlm attention RUN "some words" --out=map.html. A '
+                "model without a run folder can only be shown on such a page."
             )
         return _write_page(opened, text, out)
     if text is not None:
@@ -170,10 +170,11 @@ def attention(
 
 def _write_page(opened, text, out):
     model = opened.model_that("attention")
-    # The page cannot show the attention of classifiers to another sentence.
+    # Classifiers attend to another sentence, and the page shows only one.
     if getattr(model, "attending", None) is None:
         raise options.UsageError(
-            f"{opened.path} has no attention that a page could show."
+            f"{opened.path} has no attention that an HTML page can show. Name "
+            "a language model with a memory that attends to words of its text."
         )
     predictions = memlm.analysis.sentence_predictions(
         model, text, top=min(_TOP_K, model.vocabulary_size)

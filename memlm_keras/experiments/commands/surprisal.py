@@ -134,8 +134,8 @@ def surprisal(
             raise options.UsageError(f"--{name} needs a .csv or .tsv file.")
     if tables and (has_documents or shard is not None):
         raise options.UsageError(
-            "Several files, folders, --document_start and --shard need texts. "
-            f"Received: {tables[0]}, a table"
+            "A .csv or .tsv table must be the only FILE, and cannot be divided "
+            f"by --document_start or --shard. Received: {tables[0]}, a table"
         )
     part = (1, 1)
     if shard is not None:

@@ -62,7 +62,8 @@ def table(
 
     if settings and not grid:
         raise options.UsageError(
-            f"Unexpected argument {settings[0]!r}: settings need --grid."
+            f"Unexpected argument {settings[0]!r}. Values of settings follow "
+            "--grid, such as --grid learning_rate=0.1,1."
         )
     numbers = _integers(seeds)
     if list and (finished_only or overwrite):

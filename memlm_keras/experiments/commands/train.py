@@ -13,7 +13,8 @@ from memlm_keras.experiments.experiment import run_name
 from memlm_keras.experiments.tables.report import outcome
 
 _ENGLISH = "memlm/english"
-# Training options with which a paper's preset is still fitted to a text.
+# If a user sets only these training options, `memlm train` still fits the other
+# sizes and rates of a paper's preset to the text.
 _FITTED_TOO = ("halve", "optimizer", "distribution")
 
 

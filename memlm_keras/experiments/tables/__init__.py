@@ -1,1 +1,1 @@
-"""Tables of the papers: trains their rows, and writes them."""
+"""Trains a model for each row of a paper's table, and writes the table."""

@@ -6,7 +6,7 @@ import statistics
 from memlm_keras import files
 
 _ENVIRONMENT = ("backend", "keras", "python", "hardware", "date")
-# Results that differ between runs are not listed as common to all.
+# Values that belong to a single run, and are not listed for a whole table.
 _PER_RUN = (
     "preset units seed parameters epochs best_epoch seconds_per_epoch "
     "tokens_per_second pairs_per_second peak_memory_mib finite ended command"
@@ -165,7 +165,8 @@ def _measured(summary, digits):
 
 
 def _published_elsewhere(table):
-    """Yields lines of a table with the paper's numbers on other texts."""
+    """Yields lines of a table with the paper's numbers on texts other than the
+    dataset of `table`."""
     corpora = dict.fromkeys(
         (published.corpus, name)
         for row in table.rows
@@ -207,7 +208,8 @@ def _facts(table, results):
 
 
 def _fact(value):
-    """Returns a setting as text, or `None` if it is not a setting."""
+    """Returns a value of the results as text; `None` for a list, and for a dict
+    that holds more than numbers, which are no settings of a run."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):

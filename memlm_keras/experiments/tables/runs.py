@@ -1,4 +1,4 @@
-"""Trains the runs of tables, claims and recall tasks."""
+"""Trains lists of runs: for tables, checks of claims, and recall tasks."""
 
 import concurrent.futures
 import contextlib
@@ -26,9 +26,8 @@ class Run:
     """A run for `run_all`; subclasses define `train(stop)`.
 
     `train` trains or continues until `stop()` is true, and sets `results`.
-    `train` returns `None`, or a message if it failed. `print_missing` reads the
-    attributes `folder`, `recipe` and `running`.
-    """
+    `train` returns `None`, or a message if it failed. Runs for `print_missing`
+    also need the attributes `folder`, `recipe` and `running`."""
 
     def __init__(self, title, results=None):
         self.title = title
@@ -42,8 +41,7 @@ class Run:
 
 def run_all(runs, after=None, jobs=1, minutes=math.inf):
     """Trains all runs without results, and calls `after` after each run.
-
-    A failure does not stop the other runs. Returns the number of failures."""
+    After a failure, the next run starts. Returns the number of failed runs."""
     begin = time.monotonic()
     interrupted = threading.Event()
 

@@ -30,15 +30,15 @@ class TableRuns:
 
     Args:
         name: string, `"paper/table"`, one of `memlm_keras.presets.tables()`.
-        dataset: string, as for `Experiment`; `None` for the table's dataset, or
-            the embedded text.
-        run_dir: path of the folder for the run folders and the table's folder.
+        dataset: string, as for `Experiment`; `None` for the dataset that the
+            paper's table needs, or `"embedded"` if it needs none.
+        run_dir: path of a folder, in which each run and the table get a folder.
         rows: list of labels or presets of rows; `None` for all.
         grid: dict from overrides to lists of values. Each row is trained with
             all combinations of the overrides that it uses, and the best
-            combination is chosen by the first measure. A row with a value of
-            its own is trained only if the grid's list has this value.
-        overrides: dict of overrides for all rows that use them.
+            combination is chosen by the first measure. A row that sets an
+            override itself is trained only if the grid's list has its value.
+        overrides: dict of overrides; each row gets those that its preset uses.
         measures: dict of additional measures, as for `Experiment.run`.
 
     Raises:
@@ -122,7 +122,7 @@ class TableRuns:
                 `epochs`.
             finished_only: whether to train nothing and write the table from the
                 runs with results, even with fewer epochs than requested.
-            overwrite: whether to rename the folders of older runs.
+            overwrite: whether to train again after renaming older run folders.
             command: string, the command line to show in the table.
 
         Returns:
@@ -341,7 +341,7 @@ class TableRuns:
 
 
 class TableRun(runs.Run):
-    """A run of a row with one seed; `described` is a dict from `describe`."""
+    """Trains a table's row with a seed; `described` is from `describe`."""
 
     def __init__(self, table, row, described, running):
         self.table = table
@@ -404,7 +404,8 @@ def _uses(row, name, value):
 
 
 def _required(measure, asked):
-    """Returns `measure`, as required if the options `asked` request it."""
+    """Returns the `Measure` of a table's column; a copy that is not optional if
+    the options `asked` include the option that computes this measure."""
     key, option = {
         "cache": ("size", "cache_size"),
         "monte_carlo": ("samples", "monte_carlo"),
@@ -440,9 +441,9 @@ def row_experiment(preset, dataset, seed, overrides, changes):
 
 def describe(recipes):
     """Returns a list of dicts with the name, recipe and settings of
-    experiments. Raises `UsageError` if none of them uses an override."""
+    experiments. Raises `UsageError` for an override that no experiment uses."""
     described, used, corpora = [], set(), {}
-    # Only the commands of `list_missing` go to standard output.
+    # Standard output is only for the commands that `list_missing` prints.
     with contextlib.redirect_stdout(sys.stderr):
         for recipe in recipes:
             experiment = row_experiment(**recipe)
