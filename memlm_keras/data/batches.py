@@ -19,7 +19,7 @@ class EpochBatches(keras.utils.PyDataset):
     """Base class for batches that can start in the middle of an epoch.
 
     Subclasses set `batches_per_epoch` and implement `_batch`. A `Corpus` sets
-    `vocabulary`; a model with another vocabulary raises an error.
+    the `vocabulary` of its batches; a model with another one raises an error.
     """
 
     vocabulary = None
@@ -54,8 +54,8 @@ class EpochBatches(keras.utils.PyDataset):
     def start_at(self, epoch, batch=0):
         """Makes `fit` continue at batch `batch` of epoch `epoch`.
 
-        Item `i` is then batch `batch + i` of that epoch. The `fit` of this
-        package's models starts each later epoch at batch 0.
+        After this call, item `i` is batch `batch + i` of epoch `epoch`. The
+        `fit` of this package's models starts all following epochs at batch 0.
 
         Raises:
             ValueError: `epoch` or `batch` is out of range.
@@ -124,14 +124,14 @@ class TokenBatches(EpochBatches):
         return largest, sum_
 
     def of_offsets(self):
-        """Returns a copy in which each token is replaced by its position."""
+        """Returns a copy with positions in the text instead of token ids."""
         offsets = copy.copy(self)
         offsets.tokens = np.arange(self.num_tokens)
         return offsets
 
     def _rows(self, begins, ends, time, reset, blind):
         """Returns a batch with targets `tokens[begins[i]:ends[i]]` in row `i`.
-        If `blind[i]`, the first input is the end-of-sentence token."""
+        If `blind[i]` is true, row `i` begins with the end-of-sentence token."""
         if len(begins) < self.batch_size:
             missing = (0, self.batch_size - len(begins))
             begins, ends = np.pad(begins, missing), np.pad(ends, missing)
@@ -203,8 +203,8 @@ class Batches(TokenBatches):
         document_starts: `None`, or the positions in `tokens` at which documents
             begin: ascending integers that begin with 0.
         end_of_sentence_id: Id of the first input and of padding.
-        context_of: `"document"` or `"sentence"`: what begins at
-            `document_starts`. Reports use this word.
+        context_of: `"document"` or `"sentence"`, the unit of text that begins
+            at each of `document_starts`. Reports use this word.
 
     Attributes:
         epoch: Number of the current epoch, from 0.
@@ -253,7 +253,7 @@ class Batches(TokenBatches):
                 "documents. Received: document_starts=None"
             )
         else:
-            # Each row is one stream, which is cut like a document.
+            # Each row reads one contiguous part of the text like a document.
             edges = np.arange(batch_size + 1) * self.num_tokens // batch_size
             self._starts, self._ends = edges[:-1], edges[1:]
         self._segments = -(-(self._ends - self._starts) // self.segment_length)
@@ -261,7 +261,7 @@ class Batches(TokenBatches):
         if self.has_documents:
             self._row_of, totals = _assign_rows(self._segments, batch_size)
         self.batches_per_epoch = int(max(totals))
-        # Segments are numbered row by row, so one search serves all rows.
+        # Segments are numbered row by row: `_batch` searches once for all rows.
         self._row_edges = np.concatenate([[0], np.cumsum(totals)])
         self._place(np.argsort(self._row_of, kind="stable"))
         self.start_at(0)
@@ -354,9 +354,9 @@ class SentenceBatches(TokenBatches):
     `length_multiple`, so that few shapes are compiled. Padding follows the
     sentence, has weight 0 and changes no result.
 
-    Train with `memlm_keras.training.SentenceCrossEntropy`. For evaluation,
-    `Batches` with `sentence_starts` as `document_starts` give the same result
-    in a single shape, if the model is causal.
+    Train with `memlm_keras.training.SentenceCrossEntropy`. A causal model has
+    the same perplexity with `Batches` whose `document_starts` are the result of
+    `sentence_starts`; all batches then have the same shape.
 
     Args:
         tokens: 1-D integer array or memory map; every sentence ends with
@@ -366,11 +366,11 @@ class SentenceBatches(TokenBatches):
         longest: `None`, or the largest number of targets per sentence,
             including the end-of-sentence token; further targets are dropped.
         equal_lengths: Whether the sentences in a batch have equal lengths. If
-            not, and without `shuffle`, they are in the order of the text.
+            false, and without `shuffle`, sentences keep the order of the text.
 
     Attributes:
         varies_in_time: True, because the number of time steps varies.
-        whole_sentences: Whether every sentence is whole: `longest` is `None`.
+        whole_sentences: True if `longest` is `None`: no sentence is shortened.
         has_documents, context_of: See `Batches`.
 
     Raises:
@@ -413,7 +413,8 @@ class SentenceBatches(TokenBatches):
             self._lengths = np.minimum(self._lengths, longest)
         self.equal_lengths = equal_lengths
         # A batch is from one group: sentences of one length, or all sentences.
-        # Edges are the indices of sentences and batches at which groups begin.
+        # `_group_edges` and `_batch_edges` index each group's first sentence
+        # and first batch.
         self._groups = self._lengths if equal_lengths else 0 * self._lengths
         counts = np.unique(self._groups, return_counts=True)[1]
         batches = -(-counts // self.batch_size)

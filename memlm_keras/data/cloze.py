@@ -198,9 +198,9 @@ def read_cloze_questions(path):
     r"""Reads a file of questions one by one.
 
     A question is twenty lines `1 tokens ...` to `20 tokens ...` and a line
-    `21 query<TAB>answer<TAB><TAB>candidate|...|candidate`. The empty field and
-    blank lines may be missing. Empty candidates are dropped, because shorter
-    sentences are more probable. Repeated candidates are kept.
+    `21 query<TAB>answer<TAB><TAB>candidate|...|candidate`. The second tab after
+    the answer and blank lines may be missing. Empty candidates are dropped,
+    because shorter sentences are more probable. Repeated candidates are kept.
 
     Yields:
         `ClozeQuestion`.

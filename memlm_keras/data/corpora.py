@@ -121,7 +121,7 @@ def load(
 ):
     """Loads a public corpus in the form that published results use.
 
-    * `"ptb"`: Penn Treebank as prepared by Mikolov, without documents.
+    * `"ptb"`: Mikolov's version of Penn Treebank, without document boundaries.
     * `"wikitext-2"`: WikiText-2. As in published results, each blank line adds
       an end-of-sentence token. A line ` = Title = ` between two blank lines
       begins a document; the three splits have 600, 60 and 60 documents.
@@ -136,8 +136,9 @@ def load(
     A line of WikiText-2 is a paragraph. With `sentences=True`, each heading and
     each sentence ends with an end-of-sentence token (Salton et al., 2017). In
     the three splits, syntok 1.4.4 finds 82,309, 8,599 and 9,996 sentences with
-    2,134,219, 222,485 and 251,207 tokens. The vocabulary stays the same, but
-    perplexities by line and by sentence are not comparable.
+    2,134,219, 222,485 and 251,207 tokens. Lines and sentences give the same
+    vocabulary. Perplexities by line and by sentence are not comparable, because
+    the numbers of end-of-sentence tokens differ.
 
     Args:
         data_dir: Folder that contains the files, a subfolder with the name of
@@ -173,9 +174,9 @@ def load(
     if name == "embedded":
         if vocabulary_size is not None:
             raise ValueError(
-                "`vocabulary_size` cannot be given for the embedded corpus, "
-                "whose entropy is known only with all words. Received: "
-                f"vocabulary_size={vocabulary_size}"
+                "`vocabulary_size` must be None for the corpus 'embedded': its "
+                "optimal perplexity is known only for the whole vocabulary. "
+                f"Received: vocabulary_size={vocabulary_size}"
             )
         from memlm_keras.data import embedded
 
@@ -189,7 +190,7 @@ def load(
     sources = public_sources(name, data_dir, cache_dir, verify)
     if sentences and name == "wikitext-2":
         if vocabulary is None:
-            # Sentences have the lines' tokens, so the vocabulary is the same.
+            # Sentences have the same words as lines: build the vocabulary once.
             vocabulary = stored_vocabulary(
                 sources["train"],
                 cache_folder(cache_dir),
@@ -264,8 +265,8 @@ def public_files(name, files, data_dir=None, cache_dir=None):
 
 
 def download(urls, destination, checksum, extract=False):
-    """Downloads a file from the first of `urls` that works, and checks its
-    SHA-256 or MD5. `extract` unpacks it; `destination` is its path."""
+    """Downloads a file to `destination` from the first of `urls` that works.
+    Checks the SHA-256 or MD5, and unpacks the file if `extract` is true."""
     with (
         atomic_path(destination) as temporary,
         tempfile.TemporaryDirectory(dir=temporary.parent) as folder,

@@ -27,8 +27,8 @@ SPLITS = ("train", "validation", "test")
 # If one file is split, validation and test each get this share of it.
 _SHARE = 0.05
 # Scripts without spaces between words: Thai, Lao, Tibetan, Burmese, Khmer,
-# Japanese, Chinese. Split at white space, unspaced text gives tokens of more
-# than `_LONG_WORDS` characters on average.
+# Japanese, Chinese. If text in these scripts is split at white space, its
+# tokens have more than `_LONG_WORDS` characters on average.
 _UNSPACED = re.compile(
     "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
     "\U00020000-\U0003ffff]"
@@ -80,8 +80,8 @@ class Corpus:
     def with_first_lines(self, lines):
         """Returns a `Corpus` with only the first lines of the training text.
 
-        Words that these lines do not contain become unknown in all texts.
-        Raises `ValueError` if the text has fewer lines.
+        Words not in the first `lines` lines become unknown in all texts. Raises
+        `ValueError` if the training text has fewer than `lines` lines.
         """
         from memlm_keras.data.batches import sentence_starts
 
@@ -256,7 +256,7 @@ def encode_sources(
             stacklevel=3,
         )
     entered = EnteredText(vocabulary)
-    # Rare training words are unknown, but their characters have been seen.
+    # Do not report characters that occur in rare words of the training text.
     rare = set().union(*splits["train"].counts.unknown) if built else ()
     for texts in splits.values():
         entered.marked += texts.counts.marked
@@ -360,8 +360,8 @@ def load_text(
         tokenize, lowercase, numbers: `split`, `lowercase` and `numbers` of
             `Tokenizer`; `tokenize=None` is `"white_space"`.
         document_start: `None`, or a regular expression that matches at the
-            beginning of the first line of each document. Lines before the
-            first match belong to the first document.
+            beginning of the first line of each document. Lines before the first
+            matching line belong to the first document.
         cache_dir: See `load`.
 
     Returns:
@@ -414,7 +414,7 @@ def load_text(
 
 
 def _parts(source):
-    """Divides a text into three sources; also returns a message about it."""
+    """Returns the `TextPart` of each split, and a description of the splits."""
     unit = "documents" if source.has_documents else "lines"
     count = sum(begins or unit == "lines" for _, begins in source.sentences())
     if count < 3:
@@ -464,7 +464,7 @@ def are_unspaced(words):
 
 def split_for(words):
     """Chooses the argument `split` of `Tokenizer` for the words of a text,
-    split at white space. `None` means that they need no further splitting."""
+    split at white space. `None` means to split only at white space."""
     if are_unspaced(words):
         return "characters"
     attached = sum(map(bool, map(_PUNCTUATION.search, words)))
@@ -491,9 +491,9 @@ def load_documents(
 ):
     """Loads documents, prepared like Wikipedia (Daniluk et al., 2017).
 
-    Documents are shuffled with `seed`. The first ones, until they have their
-    share of all tokens, are for validation, the next ones for test, and the
-    others for training. Within a split, documents are in the order of the text.
+    Documents are shuffled with `seed`. The first shuffled documents, with the
+    share `validation` of all tokens, are for validation, the next for test, and
+    the others for training. Each split keeps the order of the text.
 
     All numbers become one word. The vocabulary has the most frequent words of
     the training documents; other words are unknown. The paper's splits have

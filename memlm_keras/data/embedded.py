@@ -1,5 +1,5 @@
-"""The embedded corpus of generated documents, which state facts about people
-and ask for them later; computes the perplexity of a perfect model."""
+"""Generates the corpus `"embedded"`, whose documents state facts about people
+and ask for the facts later; computes the perplexity of a perfect model."""
 
 import functools
 import itertools
@@ -16,7 +16,7 @@ from memlm_keras.data.vocabulary import Vocabulary
 
 _RANDOM_BLOCK = 4096
 
-# Within a document, no two people have the same word for a fact.
+# In a document, no two people share a first or last name, a city or a year.
 FACTS = {
     "first": (
         "albert anna arthur clara david edith flora george grace helen john "
@@ -36,8 +36,8 @@ FACTS = {
     ),
 }
 INTRODUCTION = "{first} {last} was born in {city} in {year} <eos>".split()
-# A reminder repeats facts about a person, whom its first fact identifies. Each
-# reminder begins with a different word.
+# A reminder is a sentence that repeats facts about a person. The first fact in
+# a reminder identifies the person. Reminders differ in their first words.
 REMINDERS = {
     sentence.split()[0]: sentence.split()
     for sentence in (
@@ -58,7 +58,7 @@ class Grammar:
     # its tokens' probabilities. All documents have the same number of
     # sentences, so no token ends them.
 
-    facts: dict  # Maps names to words, in one string.
+    facts: dict  # From kinds of facts to strings of words, joined by spaces.
     min_people: int = 2
     max_people: int = 4
     length: int = 12
@@ -92,9 +92,9 @@ class Grammar:
             people = self.sentence(speaker, people)
 
     def sentence(self, speaker, people):
-        """Lets a `Speaker` generate a sentence; returns the people after it."""
-        # `entropy` needs two properties. The first word determines how long the
-        # sentence is; with `len(people)`, it determines all probabilities.
+        """Generates a sentence, and returns all people introduced so far."""
+        # `entropy` requires that the first word of a sentence determines its
+        # length and, together with `len(people)`, all probabilities.
         start = speaker.draw(self.starts(people))
         if start in REMINDERS:
             meant = people
@@ -238,14 +238,14 @@ def entropy(grammar=GRAMMAR):
 
     @functools.cache
     def expect(count, left):
-        # The result depends only on how many people are known.
+        # The entropy depends on the number of people, not on their facts.
         people = tuple(
             {fact: words.split()[i] for fact, words in grammar.facts.items()}
             for i in range(count)
         )
         total = np.zeros(2)
         for start in grammar.starts(people) if left else ():
-            # Words after the first change neither length nor probability.
+            # All sentences with this first word are equally long and probable.
             speaker = Speaker(
                 lambda weights, start=start: (
                     start if start in weights else next(iter(weights))
@@ -262,7 +262,7 @@ def entropy(grammar=GRAMMAR):
 
 
 def optimal_perplexity(documents=None, grammar=GRAMMAR):
-    """Returns a perfect model's perplexity; by default, the expected one."""
+    """Returns a perfect model's perplexity, by default on random documents."""
     if documents is None:
         nats, num_tokens = entropy(grammar)
         return math.exp(nats / num_tokens)

@@ -57,8 +57,8 @@ def _pair(draw, label, least, most):
     asked, second, third, *_ = names
     kind = draw.one(range(len(FACTS)))
     own, others = draw.some(FACTS[kind][1], 2)
-    # Each person gets a fact whose kind is not `kind`. The first two people,
-    # and some after the third, also get one of kind `kind`.
+    # Each person has a fact of a kind other than `kind`. `asked`, `second` and
+    # some people after `third` also have a fact of kind `kind`.
     kinds = [k for k in range(len(FACTS)) if k != kind]
     first, different = draw.some(kinds, 2)
     known = [(name, draw.one(kinds)) for name in names[3:]]
@@ -68,8 +68,8 @@ def _pair(draw, label, least, most):
     facts += [[asked, kind, own], [second, kind, others]]
     holders = draw.some(names[3:], draw.one(range(len(names) - 2)))
     facts += [[name, kind, draw.one(FACTS[kind][1])] for name in holders]
-    # A contradiction has the fact of `second`. In a neutral pair, `asked` and
-    # `third` swap facts, so no fact of kind `kind` is about `asked`.
+    # A contradiction states the fact of `second` about `asked`. In a neutral
+    # pair, the premise states the fact of `asked` about `third`.
     value = own if label == "entailment" else others
     if label == "neutral":
         value = draw.one((own, others))

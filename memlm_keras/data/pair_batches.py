@@ -24,9 +24,9 @@ class PairBatches(EpochBatches):
     The number of time steps is rounded up to a multiple of `length_multiple`,
     so that few shapes are compiled. Padding does not change results.
 
-    An epoch of `fit` is one pass over all pairs. With `batches_per_epoch`, it
-    is that number of batches, and the next epoch continues from there. Models
-    of other packages need a call of `start_at` before each epoch.
+    An epoch of `fit` is one pass over all pairs, or `batches_per_epoch` batches
+    of consecutive passes. Models of other packages need a call of `start_at`
+    before each epoch.
 
     Args:
         premises, hypotheses: Sequences of non-empty 1-D arrays of token ids.
@@ -116,7 +116,7 @@ class PairBatches(EpochBatches):
 
     @property
     def pairs_per_epoch(self):
-        """Number of pairs in an epoch, averaged over epochs."""
+        """Mean number of pairs per epoch; a pass may end with a small batch."""
         return self.num_pairs * self.batches_per_epoch / self.batches_per_pass
 
     @property
@@ -155,7 +155,7 @@ class PairBatches(EpochBatches):
         position = self.epoch * self.batches_per_epoch + index
         number, index = divmod(position, self.batches_per_pass)
         if number not in self._orders:
-            # Keep the order of the pass before: an epoch may span two passes.
+            # An epoch may span two passes: keep the order of the previous pass.
             self._orders = {
                 n: order for n, order in self._orders.items() if n == number - 1
             }
@@ -197,7 +197,7 @@ class PairBatches(EpochBatches):
 def _sentences(name, sentences):
     arrays = [np.asanyarray(sentence) for sentence in sentences]
     for index, array in enumerate(arrays):
-        # Valid arrays skip the check, because formatting each name is slow.
+        # Format the name only for invalid arrays, because formatting is slow.
         if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
             require_integers(f"{name}[{index}]", array)
     return arrays

@@ -40,7 +40,7 @@ COLUMNS = {
     ),
 }
 _PARTS = (("train", "training"), ("valid", "validation", "dev"), ("test",))
-# If a file has the label on the left, that on the right means no label.
+# Labels, and the value that marks a pair without a label in the same file.
 _NO_LABEL = {"entailment": "-", "0": "-1"}
 
 
@@ -324,8 +324,8 @@ def read_sick(path, part=None):
 
     Args:
         path: Path of the tab-separated UTF-8 file.
-        part: `None` for all pairs; `"TRAIN"`, `"TRIAL"` or `"TEST"` reads only
-            the pairs of that part from the file of the later release.
+        part: `None` for all pairs; `"TRAIN"`, `"TRIAL"` or `"TEST"` for the
+            pairs of that part of `SICK.txt`, the file of SICK's later release.
 
     Yields:
         `SentencePair` with its label in lower case.

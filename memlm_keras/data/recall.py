@@ -21,11 +21,11 @@ class MQAR:
     """Multi-query associative recall (Arora et al., 2023, "Zoology").
 
     A row begins with D pairs of a key and a value, `k1 v1 .. kD vD`. The rest
-    is divided into slots of two tokens, and each key begins one of D drawn
-    slots. Slot i is drawn, without replacement, with a probability proportional
-    to i^(a - 1). These later keys are called queries. The target of a query is
-    not the next token, but the value of the key. Keys are ids 1 to below V / 2,
-    values from V / 2. The D keys are all different, and so are the values.
+    of the row is divided into slots of two tokens. D slots are drawn without
+    replacement, slot i with a probability proportional to i^(a - 1). A query is
+    a key at the beginning of a drawn slot. The target of a query is not the
+    next token, but the value of the key. Ids from 1 to V // 2 - 1 are keys,
+    larger ids are values. The D keys are all different, and so are the values.
 
     After the pairs, `forgetting` of the keys appear again with new values,
     which become the answers.
@@ -109,7 +109,6 @@ class MQAR:
         values = half + _distinct(generator, rows, self._written, values_left)
         rewritten = _distinct(generator, rows, self.forgetting, self.pairs)
         rewritten_keys = np.take_along_axis(keys, rewritten, axis=1)
-
         token_ids = np.zeros((rows, self.length), np.int32)
         token_ids[:, 0:context:2] = np.concatenate(
             [keys, rewritten_keys], axis=1
@@ -196,7 +195,8 @@ class MQARMix:
         """Makes `MixedBatches` for `"training"` or `"test"`.
 
         Args:
-            rows: Integer, rows of each task; `None` takes them from the tuples.
+            rows: Integer, rows of each task; `None` takes the task's own
+                `rows`.
             **arguments: `fresh` and `shuffle` of `RecallBatches`.
         """
         seeds = itertools.count(seed, _SEED_STEP)
@@ -269,7 +269,7 @@ class Copy:
 
 @dataclasses.dataclass(frozen=True)
 class Binding:
-    """Recall of the object that one of n people has.
+    """Recall of the object that belongs to one of n people.
 
     A row is n sentences `person has object .` and the question `what person`;
     the target is the object. Id 0 ends a sentence, 1 is "has" and 2 is "what",
@@ -277,7 +277,7 @@ class Binding:
     in a row are all different.
 
     Args:
-        n: Integer, number of people in a row.
+        n: Integer, number of people in each row of token ids.
         names: Integer of at least `n`, number of people and of objects in the
             vocabulary.
 
@@ -483,7 +483,7 @@ def _distinct(generator, rows, count, size):
     """Draws `count` different integers below `size` in each row."""
     chosen = np.zeros((rows, count), np.int64)
     for column in range(count):
-        # `drawn` counts only integers not chosen yet: skip the chosen ones.
+        # Convert each index among the integers left to the integer itself.
         drawn = generator.integers(size - column, size=rows)
         for taken in np.sort(chosen[:, :column], axis=1).T:
             drawn += drawn >= taken

@@ -30,18 +30,18 @@ _STRAIGHT_QUOTES = str.maketrans("‘’“”", "''\"\"")
 
 
 def completion_questions(questions, answers, lowercase=True, tokenize="syntok"):
-    """Loads the questions of the challenge in one of its two formats.
+    """Loads the questions and answers of the Sentence Completion Challenge.
 
     * `Holmes.machine_format.questions.txt` and `...answers.txt`: lines
       `1a) You are [crying] alone.` to `1e) ...`, and the correct line for each
       question. Questions are numbered consecutively.
     * `Holmes.lm_format.questions.txt` and `...answers.txt`: the sentences
-      `<s> You are crying alone </s>`, without the final stop. The five
+      `<s> You are crying alone </s>`, without the final full stop. The five
       sentences of a question differ at the blank.
 
-    The first line determines the format. For models trained on the text of
-    `prepare_novels`, give both functions the same `lowercase` and `tokenize`.
-    Use the machine format, which keeps the final stops. The archive recommends
+    The first line determines the format. For a model trained on the text of
+    `prepare_novels`, use the `lowercase` and `tokenize` of that text, and the
+    `machine_format`, which keeps the final full stops. The archive recommends
     the first 520 of the 1,040 questions for validation and the others for
     testing; Tran et al. (2016) report results for all questions.
 
@@ -107,7 +107,7 @@ def _lines(path):
     return lines
 
 
-# There is one reader for each format. For each question, it yields the line
+# Each format has its own reader. For each question, a reader yields the line
 # number, the text before and after the blank, candidates and answer.
 
 
@@ -244,7 +244,7 @@ def prepare_novels(
     Memoirs of Sherlock Holmes* and *The Valley of Fear*.
 
     Args:
-        output: Path of the new folder. It is written completely or not at all.
+        output: Path of the new folder, written completely or not at all.
         lowercase: Whether to lowercase the text.
         tokenize: See `completion_questions`. A function is called per sentence.
         encoding: Encoding of files that are not UTF-8.
@@ -261,8 +261,8 @@ def prepare_novels(
         OSError: `output` cannot be written.
 
     Warns:
-        UserWarning: A file lacks the line at which the novel starts, or that at
-            which it ends, and is read from its first or to its last line.
+        UserWarning: A file lacks a marker line before or after the novel, and
+            is read from its first line or to its last line.
 
     Example:
 
@@ -361,7 +361,7 @@ def _read(file, encoding):
     headers = [at for at, line in enumerate(lines[:end]) if _HEADER.match(line)]
     begin = headers[-1] + 1 if headers else 0
     if headers:
-        # A marker may have several lines; stars end the last of them.
+        # A header may have several lines; the last ends with `***` or `*END*`.
         marker = lines[begin - 1 : begin + 3]
         ends = (
             at for at, line in enumerate(marker) if _MARKER_END.search(line)

@@ -28,13 +28,12 @@ _TYPOGRAPHIC = {
     "\u00ad\u200b\u200c\u200d\u2060\ufeff": "",
 }
 
-
 _BYTE = re.compile("<0x[0-9a-fA-F]{2}>")
 
 
 class SentencePieceTokenizer:
-    """Splits texts into pieces with a SentencePiece model, given as bytes.
-    Before, it replaces the characters that are keys of `replacements`."""
+    """Splits texts into pieces with a SentencePiece model, given as bytes,
+    after replacing the characters that are keys of `replacements`."""
 
     def __init__(self, model, replacements=None):
         self.model = model
@@ -53,7 +52,7 @@ class SentencePieceTokenizer:
         return self.tokenize(" ".join(tokens))
 
     def in_graph(self):
-        """Returns a tokenizer of tensorflow_text, without replacements."""
+        """Returns a tensorflow_text tokenizer, which ignores `replacements`."""
         tensorflow_text = files.import_package(
             "tensorflow_text",
             "A SentencePiece model in a graph",
@@ -138,14 +137,14 @@ class SubwordVocabulary(Vocabulary):
     """Vocabulary of subword pieces that keeps the ids of another program.
 
     A language model that rescores the output of a speech recognizer or a
-    translator must use the pieces and ids of that program. `from_sentencepiece`
-    reads pieces and ids from that program's SentencePiece model,
-    `from_tokens_file` from the `tokens.txt` of sherpa and icefall. The
+    translator must use the pieces and ids of that program. Two methods read
+    pieces and ids: `from_sentencepiece` from a SentencePiece model, and
+    `from_tokens_file` from a `tokens.txt` of sherpa or icefall. The
     end-of-sentence and unknown tokens also keep their ids.
 
-    If a SentencePiece model is given, it splits the text. Without a model, the
-    longest pieces are cut from the left of each word; these may differ from the
-    program's pieces.
+    If a SentencePiece model is given, it splits the text. Without a model,
+    words are split from the left into the longest pieces, which may differ from
+    those of a SentencePiece model.
 
     Args:
         tokens: Iterable of distinct, non-empty strings, in the order of ids.
@@ -159,7 +158,7 @@ class SubwordVocabulary(Vocabulary):
         replacements: Only for a SentencePiece model: `None`, a dict from
             characters to replacement texts, or `"typographic"`, which replaces
             typographic quotes, apostrophes and dashes by keyboard characters,
-            and drops soft hyphens, but keeps a character that a piece has.
+            and drops soft hyphens. Characters that occur in `tokens` are kept.
 
     Raises:
         ValueError: A token is empty or repeated, a special token is not in
@@ -357,7 +356,7 @@ class SubwordVocabulary(Vocabulary):
             "end_of_sentence": self.end_of_sentence,
             "sentencepiece": model and base64.b64encode(model).decode(),
             "unit": self.unit,
-            # An empty dict is omitted, so fingerprints without it stay valid.
+            # Empty `replacements` must not change a vocabulary's fingerprint.
             **({"replacements": r} if (r := self.replacements) else {}),
         }
 

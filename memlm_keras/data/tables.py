@@ -228,7 +228,7 @@ def _split_csv(lines):
 
 
 def _parsed(text, delimiter, offset):
-    """Returns the rows of a CSV text; if one is bad, returns a `ValueError`."""
+    """Returns the rows of a CSV text, or a `ValueError` for an invalid row."""
     reader = csv.reader(
         io.StringIO(text, newline=""),
         delimiter=delimiter,
@@ -270,7 +270,7 @@ def _simple(name):
 
 
 def _named(names, fields, optional):
-    """Replaces a file's names of columns by the names that `fields` has."""
+    """Renames the columns of a file to the keys of `fields`."""
     simple, named, missing = [*map(_simple, names)], [*names], []
     for field, others in fields.items():
         own, other = {_simple(field)}, {*map(_simple, others)}

@@ -46,8 +46,8 @@ def unmarked(line):
 
 
 class EnteredText:
-    """Removes boundary marks, such as `<s>`, from lines. Counts the lines that
-    had marks, and the characters that no token of the vocabulary has."""
+    """Removes boundary marks, such as `<s>`, from lines. Counts the lines with
+    such marks, and characters that no token of the vocabulary has."""
 
     def __init__(self, vocabulary):
         self.vocabulary = vocabulary
@@ -55,8 +55,8 @@ class EnteredText:
         self.unseen = collections.Counter()
 
     def line(self, text):
-        """Returns a line without its boundary marks. Raises `ValueError` for
-        lone surrogates, which stand for bytes that are not UTF-8."""
+        """Returns a line without boundary marks. Raises `ValueError` for lone
+        surrogates, which stand for bytes that are not UTF-8."""
         if re.search("[\ud800-\udfff]", text):
             raise ValueError(f"{text!r} is not UTF-8. Convert it to UTF-8.")
         bare = unmarked(text)
@@ -66,7 +66,7 @@ class EnteredText:
         return bare
 
     def notes(self):
-        """Yields messages for the user: one on marks, one on characters."""
+        """Yields messages: one on boundary marks, one on unseen characters."""
         if self.marked:
             yield (
                 "Lines that begin with <s> or end with </s> or <eos>: "
@@ -90,8 +90,8 @@ class EnteredText:
 # === Sources ===
 
 # A source has the attributes `path` and `has_documents`. `identity()` returns
-# values for JSON that change with the text. `sentences()` yields pairs: a line
-# (a string or a list of tokens), and whether the line begins a document.
+# JSON values that differ between different texts. `sentences()` yields pairs: a
+# line (a string or a list of tokens), and whether the line begins a document.
 
 
 @dataclasses.dataclass(eq=False)
@@ -176,7 +176,7 @@ class TextSource:
 
 class TextPart:
     """Part of a source: the documents whose numbers are in `units`. In a source
-    without documents, these are numbers of lines that are not blank."""
+    without documents, `units` numbers the lines that are not blank."""
 
     def __init__(self, source, units):
         self.source = source
@@ -283,7 +283,7 @@ def _progress(name, files):
 def read_lines(path, advance=lambda count: None):
     """Yields the lines of a UTF-8 file, without line ends. For each line, calls
     `advance` with the number of its bytes."""
-    # A line ends with a line feed, or in a file without any, a carriage return.
+    # Lines end with line feeds, or carriage returns if a file has no line feed.
     # Other characters at which `str.splitlines` splits occur within sentences.
     offset = 0
     with open(path, "rb") as file:
@@ -355,8 +355,8 @@ def load_syntok(module):
 
 
 def split_sentences(tokens):
-    """Yields the sentences in a list of tokens, as lists. A full stop at the
-    end of a sentence must be a token by itself."""
+    """Splits a list of tokens into sentences; yields lists of tokens. A full
+    stop at the end of a sentence must be a token by itself."""
     segment = load_syntok("segmenter").segment
     token_of = load_syntok("tokenizer").Token
     seen, offset, quoting = [], 0, False
@@ -525,7 +525,7 @@ def _check(source, count, starts):
 
 
 def fingerprint(*parts):
-    """Returns a hash of values for JSON and objects that have `get_config`."""
+    """Returns a hash of `parts`, which are JSON values or have `get_config`."""
     text = json.dumps(
         [_FORMAT_VERSION, *parts],
         sort_keys=True,
@@ -535,8 +535,8 @@ def fingerprint(*parts):
 
 
 def stored(cache_dir, kind, name, make, read):
-    """Returns `read(folder)` for the cache folder `kind/name`. If it is missing
-    or damaged, `make` writes it first. `name` must identify the contents."""
+    """Returns `read(folder)` of the cache folder `kind/name`. `make` first
+    writes a missing or damaged folder. Other contents need another `name`."""
     folder = pathlib.Path(cache_dir) / kind / name
     for _ in range(_TRIES):
         try:

@@ -163,8 +163,8 @@ def _sentence_rows(path):
             )
         if not columns[_FORM].strip():
             raise ValueError(
-                f"{where}: a word must have a form. Received: "
-                f"{columns[_FORM]!r}"
+                f"{where}: column {_FORM + 1} must hold the word as it is "
+                f"written. Received: {columns[_FORM]!r}"
             )
         rows.append((number, columns))
 
@@ -174,8 +174,8 @@ def _sentence(rows, path):
         head, relation = columns[_HEAD], columns[_RELATION]
         if not relation or relation == "_":
             raise ValueError(
-                f"{path}, line {number}: a word must have a relation. "
-                f"Received: {relation!r}"
+                f"{path}, line {number}: column {_RELATION + 1} must name a "
+                f"dependency relation, such as 'nsubj'. Received: {relation!r}"
             )
         if not re.fullmatch(r"[0-9]+", head):
             raise ValueError(

@@ -1,5 +1,5 @@
 """Vocabularies, which map tokens to ids, and tokenizers, which split texts.
-`words_in_graph.py` has the same as TensorFlow operations."""
+`words_in_graph.py` has TensorFlow versions of vocabularies and tokenizers."""
 
 import collections
 import dataclasses
@@ -29,7 +29,7 @@ NUMBER_PATTERN = r"[+\-]?[0-9]+([.,:/\-][0-9]+)*"
 
 _NUMBER = re.compile(NUMBER_PATTERN)
 _CODE_POINTS = 0x110000
-# Number of white space; no Unicode script has this number.
+# The class of white space in `script_classes`; no script has this number.
 SPACE_CLASS = 255
 
 # === Tokenizers ===
@@ -43,8 +43,8 @@ class Tokenizer:
         split: Where to split:
 
             * `"white_space"`: at white space, as Python's `str.split` does.
-            * `"unicode_script"`: also between characters of different Unicode
-              scripts, which separates words from punctuation and digits:
+            * `"unicode_script"`: at white space and between different Unicode
+              scripts, so that words are separated from punctuation and digits:
               `"can't stop."` becomes `can ' t stop .`, and `"<unk>"` three
               tokens. Punctuation and digits share a script, so `1800),` stays
               one token. (`tensorflow_text.UnicodeScriptTokenizer` joins
@@ -210,8 +210,8 @@ class Vocabulary:
             size: Largest number of entries, including the two special tokens;
                 `None` keeps all.
             minimum_count: Integer, how often a token must occur in the text.
-                `None` means 1; but 2 if no token would then be unknown, since a
-                model learns the unknown token only from examples.
+                `None` means 1 if this makes some token unknown, and else 2,
+                since a model learns the unknown token only from examples.
 
         Returns:
             `Vocabulary` with the most frequent tokens first. Equally frequent
@@ -269,11 +269,10 @@ class Vocabulary:
                 f"The vocabulary file {path} is damaged: it begins like the "
                 "JSON that `Vocabulary.save` writes, and is cut off."
             )
-        # A plain list, such as the line `7`, may also be valid JSON.
+        # A list of tokens may also be valid JSON, such as the single line `7`.
         if not isinstance(config, dict):
             lines = text.removesuffix("\n").split("\n")
             config = {"tokens": [line.removesuffix("\r") for line in lines]}
-        # The file also says which class of vocabulary wrote it.
         name = config.pop("class_name", cls.__name__)
         kinds = {kind.__name__: kind for kind in (cls, *cls.__subclasses__())}
         try:
@@ -350,8 +349,8 @@ class Vocabulary:
         return " ".join(self._tokens(ids_or_tokens))
 
     def count_words(self, ids):
-        """Counts the words in an array of ids, for perplexity per word. An end
-        of sentence is a word; here, every token is."""
+        """Counts the words in an array of ids, for perplexity per word. In this
+        class, every token is a word, also the end-of-sentence token."""
         return int(np.size(ids))
 
     def count_characters(self, ids):
@@ -359,7 +358,7 @@ class Vocabulary:
         character.
 
         Each token is followed by a space or line end, which counts as one
-        character. If tokens are characters, there are no spaces. An unknown
+        character. If tokens are characters, no spaces are counted. An unknown
         word has the characters of the unknown token.
 
         Example:
@@ -381,8 +380,8 @@ class Vocabulary:
         return len(token) + self._has_spaces
 
     def begins_word(self, token):
-        """Returns whether a token begins a word. Of subword pieces, those do
-        that begin with U+2581 or end a sentence; otherwise, all tokens.
+        """Returns whether a token begins a word. A subword piece does if it
+        begins with U+2581 or ends a sentence, and every other token does.
 
         Example:
 
@@ -402,7 +401,7 @@ class Vocabulary:
             text: String, which the tokenizer splits, or an iterable of tokens.
 
         Returns:
-            `collections.Counter` of characters. It includes characters that
+            `collections.Counter` of characters, including characters that
             subword pieces encode as bytes.
 
         Example:

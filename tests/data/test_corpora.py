@@ -130,7 +130,7 @@ def test_vocabularies_are_given_or_limited(folder):
         with pytest.raises(ValueError, match="`vocabulary` cannot be combined"):
             both = {"vocabulary": given, "vocabulary_size": 3}
             data.load("wikitext-2", folder, **both, sentences=sentences)
-    with pytest.raises(ValueError, match="`vocabulary_size` cannot be given"):
+    with pytest.raises(ValueError, match="`vocabulary_size` must be None"):
         data.load("embedded", vocabulary_size=100)
 
 
