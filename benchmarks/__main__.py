@@ -74,7 +74,7 @@ def main(argv):
     for name in FLAGS.cases or SUITES[FLAGS.suite]:
         started = time.monotonic()
         if minutes and started - begin + longest > 60 * minutes:
-            print(f"\n{name} was left out: {minutes} minutes would pass.")
+            print(f"\n{name} was left out: {minutes} minutes are too few.")
             continue
         if name not in CASES:
             raise app.UsageError(

@@ -73,8 +73,8 @@ def main(names):
         failed = claim_runs.train(every, FLAGS.jobs, FLAGS.minutes)
     elif not any(run.results for run in every):
         print(
-            f"None of {len(every)} runs in {logs} is finished. Published runs "
-            "are in a clone of the repository: --out=docs/results."
+            f"None of {len(every)} runs in {logs} is finished. In a clone of "
+            "the repository, --out=docs/results has the published runs."
         )
     # The page shows all claims, not only the named ones.
     models = claim_runs.models_of(paper_claims.CLAIMS)

@@ -59,9 +59,9 @@ class RecallRow:
     expected_failure: str = ""  # Why the model must fail at recall.
 
 
-_NO_QUERY = "its score does not depend on what is asked"
-_WORDS = "a slot does not know the word beside it"
-_SHORT = "what is asked lies behind its window"
+_NO_QUERY = "its score does not depend on the query"
+_WORDS = "a slot does not depend on neighbouring words"
+_SHORT = "what is asked for lies outside its window"
 
 ROWS = {
     "lstm": RecallRow(),

@@ -42,9 +42,9 @@ _INITIALIZERS = {
 
 VERDICTS = (
     f"Learnt: accuracy above {_LEARNT}. In part: more than {_MORE} above "
-    "chance. Not decided: any other; more sequences or another seed may change "
-    "it. Expected to fail: not decided, with a reason. See "
-    "docs/results/recall.md."
+    "chance. Not decided: a lower accuracy, which more sequences or another "
+    "seed may raise. Expected to fail: a lower accuracy for a known reason. "
+    "See docs/results/recall.md."
 )
 _COLUMNS = (
     "model",
