@@ -159,7 +159,7 @@ def test_the_script_of_a_text_decides_how_words_are_split(folder):
 
 
 def test_the_training_text_decides_how_words_are_split(tmp_path):
-    """Blank lines are ignored, and so is the test text, which is read first."""
+    """Blank lines and the test text, whose name comes first, are ignored."""
     for split, line in {"test": "a , b .", "train": "今天天气很好。"}.items():
         (tmp_path / split).mkdir()
         text = "\n" * 1200 + f"{line}\n" * 9

@@ -244,7 +244,7 @@ def test_a_run_of_a_version_with_other_defaults(folder):
 
 
 def test_a_run_of_1_0_goes_on_with_its_other_words(folder):
-    """Runs of version 1.0 have no `kind`, and a default of `"mean"`."""
+    """Version 1.0 saved no `kind`, and its `other_words` was `"mean"`."""
     arguments = {"scale": 0.02, "batch_size": 4, "output_bias": True}
     experiment = Experiment("kong2019/vs_kneser_ney_512", "text", **arguments)
     experiment.run("run", epochs=1, verbose=0)

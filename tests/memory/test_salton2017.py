@@ -43,7 +43,7 @@ def symbols(layer, values=None):
 
 
 def reader(layer, compiled):
-    """Returns the layer as a compiled function of outputs and state."""
+    """Returns a compiled function that calls the layer with a state."""
     return compiled(
         lambda outputs, state: everything(layer)(outputs, state=state)
     )

@@ -160,7 +160,7 @@ def test_halved_when_worse_than_so_many_epochs_ago(
     halve.set_model(model)
     rates = [0.01]
     for epoch, value in enumerate(values):
-        # A new callback with the saved state continues in the same way.
+        # Continue with a new callback, which gets the saved state.
         other = HalveOnDrop("val_accuracy", epochs, factor=0.25)
         other.set_model(model)
         other.set_state(halve.get_state())
