@@ -1,4 +1,4 @@
-"""Tests of what models know of language, and certificates of models."""
+"""Linguistic tests of language models, and checks of their probabilities."""
 
 from memlm_keras.linguistics.certify import Certificate
 from memlm_keras.linguistics.certify import Check

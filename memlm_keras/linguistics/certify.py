@@ -21,11 +21,11 @@ PASSED, FAILED, NOT_APPLICABLE = "passed", "failed", "not applicable"
 # Minimum length of a text, length of a segment, and rows of a batch. A function
 # is compiled for each size, so there are few sizes.
 _LEAST, _SEGMENT, _ROWS = 32, 16, 3
-# Maximum steps that a memory reads at once, and tokens beyond a window.
+# Steps that a memory reads at once; tokens by which a text exceeds windows.
 _CHUNK, _MORE = 64, 8
 # Tokens for each update of dynamic evaluation (Krause et al., 2018).
 _UPDATE = 5
-# Positions after which tokens change, and at which every word is scored.
+# First positions of changed tokens; positions at which all words are scored.
 _CUTS = (1, 2, 10, 21, 31)
 _PLACES = (0, 20)
 # Maximum number of positions in a text that are scored one by one.
@@ -36,17 +36,17 @@ _CANDIDATES, _MOST_CALLS = 256, 1000
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """The result of one check of a certificate.
+    """The result of one of the checks that `certify` runs on a model.
 
     Attributes:
         name: string, what was checked.
         result: `"passed"`, `"failed"` or `"not applicable"`.
-        worst: float, the largest difference in nats, or of a sum of
-            probabilities from one; infinite if numbers cannot be compared,
-            `None` if the check does not apply.
+        worst: float, the largest difference between two log-probabilities, in
+            nats, or between a sum of probabilities and one; infinite for NaN or
+            different shapes; `None` if the check does not apply.
         compared: integer, number of compared pairs of numbers.
-        note: string, the place of the largest difference if the check failed,
-            or the reason why it does not apply.
+        note: string, the position of the largest difference if the check
+            failed, or the reason why the check does not apply to the model.
     """
 
     name: str
@@ -101,8 +101,8 @@ class Certificate:
         return "\n".join([*lines, counts])
 
     def to_json(self):
-        """Returns the certificate as JSON text; an infinite difference is the
-        string `"infinite"`."""
+        """Returns the results of all checks as JSON text; an infinite `worst`
+        of a check becomes the string `"infinite"`."""
         values = {**dataclasses.asdict(self), "passed": self.passed}
         for check in values["checks"]:
             if check["worst"] == np.inf:
@@ -151,9 +151,9 @@ def certify(
         vocabulary_size: integer, for a model without this attribute.
         tolerance: float, the largest difference that passes, in nats.
         seed: integer, seed of the texts.
-        length: integer of at least 32, tokens in a text; by default 32, or 72
-            for a model with a memory, a mixture or a cache, or 8 more than a
-            longer window.
+        length: integer of at least 32, number of tokens in a text. `None`
+            chooses 32, or 72 for a model with a memory, a mixture or a cache,
+            but at least 8 more than the longest window of the model.
 
     Returns:
         `Certificate`.
@@ -231,7 +231,7 @@ def _run(name, cases, tolerance):
 
 def _difference(found, expected):
     """Returns the largest difference of two arrays and the number of compared
-    entries, without masked ones. NaN and different shapes are infinite."""
+    entries, without masked ones; infinity for NaN or different shapes."""
     if np.shape(found) != np.shape(expected):
         return np.inf, np.size(expected)
     with np.errstate(invalid="ignore"):
@@ -251,11 +251,11 @@ def _difference(found, expected):
 def _causal(reader):
     """Checks that later tokens do not change earlier predictions."""
     if reader.one_step:
-        raise _NotApplicable("the model reads one token at a time")
+        raise _NotApplicable("each call reads one token and sees no later one")
     text = reader.text
     scores, given = reader.scores(text), reader.gives_distributions
     distributions = reader.distributions(text) if given else None
-    # In texts longer than `_LEAST`, later tokens change as well.
+    # In texts longer than `_LEAST`, also change tokens close to the end.
     last = () if reader.length == _LEAST else (-_MORE + 2, -1)
     for cut in (*_CUTS, *(reader.length + place for place in last)):
         for end in sorted({cut + 1, reader.length}):
@@ -335,7 +335,7 @@ def _same(reader):
 
 
 def _require(reader, method):
-    """Returns a method of a reader; if it does not apply, raises an error."""
+    """Returns a method of a `_Reader`, or raises `_NotApplicable`."""
     if method in reader.missing:
         raise _NotApplicable(reader.missing[method])
     return getattr(reader, method)
@@ -356,7 +356,7 @@ class _Reader:
     one_step = False
     missing = {}
     length = _LEAST
-    other = None  # Reader of the model to compare with.
+    other = None  # The `_Reader` of `same_as`, if there is one.
 
     @property
     def places(self):
@@ -386,7 +386,7 @@ class _Reader:
             parts.append(text)
         self.description = ", ".join(parts)
         self.missing = dict(self.missing)
-        # The check of documents computes perplexities with `score_batches`.
+        # The method `documents` needs the model's method `score_batches`.
         if not hasattr(model, "score_batches"):
             self.missing.setdefault("documents", "the model scores no batches")
 
@@ -444,7 +444,7 @@ class _Reader:
         return self.distributions(changed)[place]
 
     def words_at(self):
-        """Yields names of positions, and log-probabilities `(..., V)` there."""
+        """Yields positions as strings, and log-probabilities `(..., V)`."""
         yield "a place", self.distributions(self.text)
 
     def _all_words(self, token, state):
@@ -461,7 +461,7 @@ class _Reader:
 
 
 class _Streaming(_Reader):
-    """Reader of a model with `initial_state` and `step`."""
+    """Reads a model with `initial_state` and `step`."""
 
     def __init__(self, model, vocabulary_size):
         super().__init__(model, vocabulary_size)
@@ -513,7 +513,7 @@ class _Streaming(_Reader):
         return np.ma.concatenate(found)
 
     def rows(self, texts):
-        """Returns distributions and scores of rows, `(R, T, V + 1)`."""
+        """Returns distributions `(R, T, V)`, with any scores as entry V."""
         read = self._read(texts)
         if self._scorer is None:
             return read
@@ -524,7 +524,7 @@ class _Streaming(_Reader):
         if not self._in_logits:
             yield from super().words_at()
             return
-        # A softmax sums to one even if the scores are wrong: sum the scores.
+        # A softmax always sums to one, so sum what the model's `score` returns.
         for place in _PLACES:
             inputs = self._inputs(self.text[None])[:, : place + 1]
             state = self.model.initial_state(1)
@@ -537,7 +537,7 @@ class _Streaming(_Reader):
 
 
 class _Places(_Reader):
-    """A model with `log_probabilities_at`."""
+    """Reads a model with `log_probabilities_at`."""
 
     def __init__(self, model, vocabulary_size):
         super().__init__(model, vocabulary_size)
@@ -551,7 +551,7 @@ class _Places(_Reader):
             part = self.model.log_probabilities_at(text, place, place + 1)
             weights = np.exp(np.asarray(part, "float64")[0])
             total = weights.sum()
-            # Seven in ten words come from the model, three stay random.
+            # Replace seven in ten random words by words that the model draws.
             if 0 < total < np.inf and self._random.random() < 0.7:
                 text[place] = self._random.choice(self.ids, p=weights / total)
         return text
@@ -570,12 +570,12 @@ class _Places(_Reader):
         return np.concatenate(parts).astype("float64")
 
     def rows(self, texts):
-        """Returns the distributions `(R, V)` of the words after whole texts."""
+        """Returns distributions of the next word after each text, `(R, V)`."""
         return np.asarray(self.model.log_probabilities(texts), "float64")
 
 
 class _Adaptive(_Reader):
-    """Reader of a `DynamicEvaluator`, whose weights change by segment."""
+    """Reads a `DynamicEvaluator`, which updates weights after each segment."""
 
     gives_distributions = False
     missing = {
@@ -626,7 +626,7 @@ class _Adaptive(_Reader):
 
 
 class _Function(_Reader):
-    """Reader of a function from token ids to each token's log-probability."""
+    """Reads a model that is a function from token ids to log-probabilities."""
 
     gives_distributions = False
     missing = {
@@ -699,7 +699,7 @@ def _streams(model):
 
 
 def _length_of(model):
-    """Returns a number of tokens above all windows and chunks of a model."""
+    """Returns a text length above every window and chunk length of a model."""
     model = getattr(model, "lm", model)
     sizes = [
         getattr(part, "context_length", 0)

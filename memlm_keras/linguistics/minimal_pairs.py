@@ -37,8 +37,8 @@ LEVELS = {
     "phenomenon": ("linguistics_term", "phenomenon"),
     "paradigm": ("UID", "paradigm"),
 }
-# For each method, the fields of the good and of the bad text; only the last
-# field of a text is scored.
+# Maps each method to the fields whose values form the good text and the bad
+# text. Only the value of the last of these fields is scored.
 METHODS = {
     "simple": (("sentence_good",), ("sentence_bad",)),
     "one_prefix": (
@@ -81,8 +81,7 @@ class PairAccuracy:
         accuracy: float; a tie counts as wrong.
         half_credit: float, accuracy if a tie counts one half.
         ties: integer, number of pairs with equal scores.
-        same: integer, number of ties whose sentences are the same for the
-            model.
+        same: integer, number of ties whose two sentences have equal token ids.
         accuracy_of_rest: float, `accuracy` without the `same` pairs, or NaN.
         interval: two floats, 95% interval of `accuracy` over pairs: for one
             paradigm Wilson's (1927), for the mean over several a normal
@@ -110,8 +109,8 @@ class PairAccuracy:
 
 
 class GroupedResults(tables.ResultTable):
-    """Base class of results with groups, such as phenomena. Accuracies are
-    averaged over the groups at the last level in `levels`."""
+    """Base class of results with groups, such as phenomena. An accuracy is the
+    mean over groups of the finest level, `levels[-1]`."""
 
     @property
     def accuracy(self):
@@ -125,7 +124,7 @@ class GroupedResults(tables.ResultTable):
             name: string, one of `levels`, or a field of the pairs.
 
         Returns:
-            Dict from the values of the field, in their order, to accuracies.
+            Dict from the values of the field `name`, in order, to accuracies.
             Pairs without the field are left out.
 
         Example:
@@ -145,7 +144,7 @@ class GroupedResults(tables.ResultTable):
         return {value: self._accuracy(group) for value, group in groups.items()}
 
     def paradigms(self, name):
-        """Maps each value of a field to the set of its paradigms."""
+        """Returns a dict from field values to sets of paradigms or suites."""
         lowest = self.levels[-1]
         return {
             value: set(self._groups(lowest, group))
@@ -266,8 +265,8 @@ def minimal_pairs(
             for the model's own.
         method: `"simple"`; or, for pairs with BLiMP's fields, `"one_prefix"`,
             which compares two words after the same prefix, or `"two_prefix"`,
-            which compares a word after two prefixes. Pairs without the fields
-            of `method` are left out.
+            which compares a word after two prefixes. Pairs that lack a field
+            which `method` needs are left out.
         eos: bool, whether the end of the sentence is scored too.
         mean: bool, whether scores are divided by the number of tokens.
         batch_size: integer, rows that a neural model reads at once; another
@@ -278,10 +277,11 @@ def minimal_pairs(
         `MinimalPairs`.
 
     Raises:
-        ValueError: for an unknown `method`, `eos` with a prefix, no pairs, a
-            pair without two sentences, a vocabulary that is missing or has
-            another size, tokens that cross the space after a prefix, and a
-            model that is not causal or has no probabilities.
+        ValueError: for an unknown `method`, `eos` with another method than
+            `"simple"`, no pairs, and a pair without two sentences; for a
+            vocabulary that is missing, has another size, or has a token that
+            spans a prefix and a word; for a model that is not causal or has no
+            probabilities.
 
     Example:
 
@@ -294,8 +294,8 @@ def minimal_pairs(
     require_streaming("`minimal_pairs`", model)
     if eos and method != "simple":
         raise ValueError(
-            "`eos` needs method='simple', as other methods compare words. "
-            f"Received: eos={eos!r} and method={method!r}"
+            "`eos` needs method='simple', as the other methods score only one "
+            f"word of a text. Received: eos={eos!r} and method={method!r}"
         )
     pairs = [_as_dict(f"Pair {n}", pair) for n, pair in enumerate(pairs, 1)]
     needed = set().union(*METHODS[method])
@@ -314,8 +314,8 @@ def minimal_pairs(
             texts.append(TokenizedText(vocabulary, parts, eos))
             if len(texts[-1].ids) == texts[-1].starts[-1] + eos:
                 raise ValueError(
-                    "`pairs` must have a token in each text. Received: "
-                    f"{parts[-1]!r}, which has no token in the vocabulary"
+                    "The tokenizer must split each text into at least one "
+                    f"token. Received: no token for {parts[-1]!r}"
                 )
         sides.append(texts)
     scores = token_scores(
@@ -353,7 +353,7 @@ def minimal_pairs(
 
 def mean_accuracy(groups):
     """Returns the mean accuracy over groups, and its 95% interval as in
-    `PairAccuracy`. Each group is a float array, 1 for right answers."""
+    `PairAccuracy`. A group is an array: 1 for right answers, 0 for wrong."""
     means = np.array([group.mean() for group in groups])
     accuracy = float(means.mean())
     if len(groups) == 1:
@@ -379,7 +379,7 @@ def _as_dict(where, pair):
 
 
 class TokenizedText:
-    """Token ids of parts that are joined by spaces, without boundary marks.
+    """Token ids of a text in parts, without boundary marks such as `<s>`.
 
     Attributes:
         ids: int32 array `(tokens,)`.
@@ -399,8 +399,8 @@ class TokenizedText:
             start = tokenize(before) if before else []
             if tokens[: len(start)] != start:
                 raise ValueError(
-                    "No token of `vocabulary` may cross the space after "
-                    f"{before!r}. Received: tokens {tokens}"
+                    f"The tokenizer must split at the space after {before!r}. "
+                    f"Received: tokens {tokens}. Use another `vocabulary`."
                 )
             self.starts.append(len(start))
         ids = [vocabulary[token] for token in tokens]
@@ -470,8 +470,8 @@ def read_minimal_pairs(path):
               are good and bad sentences. In `.tsv`, quotation marks are text.
 
             The required fields are `sentence_good` and `sentence_bad`, or
-            `good` and `bad`, or `grammatical` and `ungrammatical`. Without
-            `UID`, the field `paradigm` or the file's name is used.
+            `good` and `bad`, or `grammatical` and `ungrammatical`. A pair
+            without `UID` gets its `paradigm` or the file's name as `UID`.
 
     Returns:
         List of dicts.

@@ -7,7 +7,7 @@ from memlm_keras.linguistics.minimal_pairs import published_mean
 
 
 def draw_accuracies(measured, path, published):
-    """Draws accuracies by circuit, phenomenon or paradigm."""
+    """Draws accuracies by phenomenon, paradigm or circuit of SyntaxGym."""
     first = next(iter(measured.values()))
     level = next(
         level

@@ -61,8 +61,8 @@ def perplexity_by_recency(model, batches, edges=EDGES, verbose=1):
     A memory can help to predict a word in its window, but not a new word. One
     bin has the tokens that occur for the first time in their document. The
     other bins are ranges of the distance in tokens, which is 1 for the previous
-    token. The model reads the text as in `perplexity`. Occurrences in other
-    documents do not count, even if the state is carried between documents.
+    token. The model reads the text as in `perplexity`. Occurrences of a word in
+    other documents do not count, even if the state is carried over.
 
     Args:
         model: as for `perplexity`.

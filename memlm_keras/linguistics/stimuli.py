@@ -75,13 +75,13 @@ class StimulusSurprisal(tables.ResultTable):
         """Returns a dict of columns, with one row per region.
 
         `surprisal` and `length` are sums over the words of a region, and
-        `mean_surprisal` and `log_frequency` are means. Columns of previous
-        words are about the words before the region.
+        `mean_surprisal` and `log_frequency` are means. Columns such as
+        `length_previous_1` describe words before the region.
         """
         keys = np.stack([self.words.sentence, self.region])
         places = np.flatnonzero(self.region)
         if not len(places):
-            raise ValueError("There is no region. Received: regions=None")
+            raise ValueError("`regions` must be given. Received: regions=None")
         changes = (np.diff(keys[:, places]) != 0).any(axis=0)
         starts = np.flatnonzero([True, *changes])
         groups = np.split(places, starts[1:])
@@ -169,7 +169,7 @@ def stimulus_surprisal(
             `memlm_keras.evaluation.surprisal`.
         rows: list of dicts with equal keys, as from `read_stimuli`.
         sentence: string, the key of the sentence.
-        regions: string, the key of the positions of words, from 1: `"7"`,
+        regions: string, the key of regions, as word positions from 1: `"7"`,
             `"7-9"`, or `"3-4, 7"` for two regions. `"marked"` for words between
             asterisks, as in `"the horse *raced* past"`. `None` for no regions.
         reset: bool, whether each sentence is read from the initial state.
@@ -229,8 +229,8 @@ def stimulus_surprisal(
         ends = [*text.starts, len(text.ids)]
         if 0 in np.diff(ends):
             raise ValueError(
-                f"{' '.join(each)!r} has a word without a token in the "
-                "vocabulary"
+                "The tokenizer must split each word into at least one token. "
+                f"Received: no token for {each[np.argmin(np.diff(ends))]!r}"
             )
         starts += [offset + end for end in ends]
         offset += len(text.ids) + 1
@@ -282,7 +282,7 @@ def _words(row, sentence, regions):
 
 
 def _numbers_at(text, length, column):
-    """Returns the region number of each word, from a string of positions."""
+    """Parses positions such as `3-4, 7`; returns each word's region number."""
     numbers = [0] * length
     if not text:
         return numbers

@@ -55,7 +55,7 @@ _OPERATORS = {
 
 
 class Formula:
-    """A prediction of a suite, such as `(5;%a%) + (6;%a%) < (5;%b%)`.
+    """A comparison of surprisals, such as `(5;%a%) + (6;%a%) < (5;%b%)`.
 
     `(region;%condition%)` is the surprisal of a region, and `(*;%condition%)`
     that of a whole sentence. `+` and `-` bind tighter than `<`, `>` and `=`,
@@ -106,7 +106,7 @@ class Formula:
         except SyntaxError as error:
             starts = [*self._places]
             start = starts[bisect.bisect(starts, error.offset - 1) - 1]
-            # Only the first sentence of Python's error message fits formulas.
+            # Drop the sentences of Python's message that are about Python code.
             what = f"is wrong: {error.msg.split('.')[0]}"
             self._fail(what, self._places[start])
         # Brackets become lists of one element, as Python's tree drops brackets.
@@ -195,7 +195,7 @@ class Suite:
 
     Attributes:
         name, circuit: strings.
-        predictions: tuple of `Formula`s, all of which must be true for an item.
+        predictions: tuple of `Formula`s; an item is correct if all are true.
         items: nested dicts from the number of an item, the name of a condition
             and the number of a region to a text.
         region_names: dict from the number of a region to its name.
@@ -213,16 +213,17 @@ def read_suites(path):
 
     Args:
         path: path of a `.json` file, of a folder of such files, or of a `.zip`
-            archive. The circuit of a suite is its `meta.circuit`, or the
-            circuit for its name (Hu et al., 2020), or `"other"`. Suites with
-            the same name also get the names of their files.
+            archive. The circuit of a suite, a class of phenomena, is its
+            `meta.circuit`, or follows from its name (Hu et al., 2020), or is
+            `"other"`. Suites with the same name also get the names of their
+            files.
 
     Returns:
         List of `Suite`.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: for a file that is not a suite, and for a formula with a
+        ValueError: for a file in another format, and for a formula with a
             syntax error, or with a condition or region that an item lacks.
 
     Example:
@@ -265,7 +266,6 @@ def read_suites(path):
                     "predictions, and items with conditions and regions: "
                     f"{type(error).__name__} {error}"
                 ) from error
-    # Suites with the same name also get the names of their files.
     count = collections.Counter(suite.name for suite in suites.values())
     names = dict(zip(suites, tables.names_of(suites)))
     return [
@@ -281,7 +281,7 @@ def _suite(content):
     name = meta["name"]
     if meta.get("metric", "sum") != "sum":
         raise ValueError(
-            f"the metric must be 'sum'. Received: metric={meta['metric']!r}"
+            f"`meta.metric` must be 'sum'. Received: metric={meta['metric']!r}"
         )
     items = {}
     for item in content["items"]:

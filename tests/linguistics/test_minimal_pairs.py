@@ -285,7 +285,7 @@ def test_tokens_that_cross_spaces():
     )
     model = Preferring()
     model.vocabulary = vocabulary
-    with pytest.raises(ValueError, match="may cross the space after 'w1 w2'"):
+    with pytest.raises(ValueError, match="split at the space after 'w1 w2'"):
         minimal_pairs(model, PREFIXES, method="one_prefix")
 
 

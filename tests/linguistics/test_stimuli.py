@@ -105,7 +105,7 @@ def test_a_table_without_regions():
     assert len(ends) == 4
     assert {row["length"] + row["log_frequency"] for row in ends} == {""}
     assert "region" in rows[0] and {row["region"] for row in rows} == {""}
-    with pytest.raises(ValueError, match="There is no region"):
+    with pytest.raises(ValueError, match="`regions` must be given"):
         found.regions()
     with pytest.raises(ValueError, match="`rows` must hold a sentence"):
         stimulus_surprisal(model, [], VOCABULARY)
