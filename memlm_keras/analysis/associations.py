@@ -34,7 +34,8 @@ def associations(model, source, target, written="written"):
     """Computes what a memory writes and reads in a pair of sequences.
 
     With `model.conditioning == "source"`, the target reads `phi_t` from the
-    source's memory; otherwise it reads its own, a continued source memory.
+    source's memory. Otherwise, the target continues to write into the source's
+    memory, and reads what this memory then holds.
 
     Args:
         model: `memlm_keras.EntailmentClassifier` or
@@ -86,7 +87,7 @@ def associations(model, source, target, written="written"):
 
 
 def plot_associations(similarity, source, target, path, title=None):
-    """Draws the similarity of target reads and source writes as a PNG file.
+    """Draws how similar reads by the target are to writes by the source (PNG).
 
     As in Weissenborn (2016), Figures 2 and 3, the source runs from left to
     right, the target from top to bottom.

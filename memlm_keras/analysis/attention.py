@@ -90,7 +90,7 @@ def plot_attention(weights, tokens, path, title=None, steps_back=1):
 
     pictures.label_cells(axes, weights, 0.6, token_at)
     steps = [f"{read} → {next}" for read, next in zip(tokens, tokens[1:])]
-    # The token after the last one is unknown.
+    # No token follows the last one, so its label shows only the token read.
     pictures.label_words(axes, rows=[*steps, f"{tokens[-1]} →"])
     _label_positions(axes, memory)
     axes.set_ylabel("token read → token predicted")

@@ -266,9 +266,9 @@ def write_sentence_page(predictions, path, title="Attention"):
     """Writes `SentencePredictions` and their attention as an HTML page.
 
     The page is a single file without external resources. Pointing at a word
-    shows its probability, the most probable words, the attention when it is
-    predicted, and the weights by distance with their means. `page.html#3` opens
-    the page at the third word.
+    shows its probability, the most probable words, and the attention weights
+    from which it is predicted, each with the mean weight at the same distance.
+    `page.html#3` opens the page at the third word.
 
     Raises:
         ValueError: A weight or probability is not finite.

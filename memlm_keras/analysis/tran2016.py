@@ -104,7 +104,7 @@ def attention_columns(
     ):
         if weights is None:
             weights = np.zeros((samples, read_weights.shape[-1]), "float32")
-        # `positions` has offsets of predicted words, `chosen` of words read.
+        # A word is read one step before the word at `positions` is predicted.
         before = read[positions] - 1
         place = np.minimum(np.searchsorted(chosen, before), samples - 1)
         hit = chosen[place] == before
@@ -193,8 +193,8 @@ class DependencyAttention:
         return np.where(self.counts > 0, means, np.nan)
 
     def most_frequent(self, number):
-        """Returns a list of the `number` dependencies with the most pairs of
-        words, in descending order; `"ALL"` comes first."""
+        """Returns a list of the `number` names in `dependencies` with the most
+        pairs of words, in descending order; the first is `"ALL"`."""
         order = np.argsort(-self.counts.sum(axis=-1), kind="stable")
         return [self.dependencies[at] for at in order[:number]]
 
@@ -211,10 +211,10 @@ def dependency_attention(
 ):
     """Computes attention by dependency between attended and predicted word.
 
-    See Tran et al. (2016), Figure 6, and Section 5.2 for paths of several
-    dependencies. Each sentence is read from the initial state. At each step
-    that predicts a word, every slot that contains a word from the sentence
-    gives one pair.
+    Tran et al. (2016) show words that one dependency connects (Figure 6), and
+    words that up to three connect (Section 5.2). Each sentence is read from the
+    initial state. Each predicted word forms a pair with the word in each memory
+    slot, if this word is from the same sentence.
 
     Args:
         model, vocabulary: See `attention_columns`.
@@ -224,8 +224,8 @@ def dependency_attention(
             Other distances are skipped.
         subtypes: Whether to distinguish subtypes of relations, such as
             `det:poss` from `det`.
-        longest_path: Integer, largest number of dependencies between two
-            words: 1 in Figure 6, and up to 3 in Section 5.2.
+        longest_path: Integer, largest number of dependencies between two words,
+            such as 1 for Figure 6 and 3 for Section 5.2.
 
     Raises:
         ValueError: See `attention_columns`; also if there are no sentences, or
@@ -313,7 +313,7 @@ def plot_dependency_attention(
         attention: `DependencyAttention` from `dependency_attention`.
         dependencies: List of dependencies to draw, from top to bottom; `None`
             draws all.
-        minimum_pairs: Integer; cells with fewer pairs than this are white, too.
+        minimum_pairs: Integer; a cell with fewer pairs of words stays white.
 
     Raises:
         ValueError: A name in `dependencies` is not in `attention`, or
@@ -413,14 +413,15 @@ class ParsedText:
         return self._is_word[predicted] & (attended >= self._begins[predicted])
 
     def labels(self, predicted, distances):
-        """Returns indices in `names` of the paths to the words `predicted` from
-        the words `distances` before them; -1 if there is no path."""
+        """Returns an index in `names` for each predicted word and distance: of
+        the path from the word at this distance, or -1 without a path."""
         far = distances >= self._labels.shape[1]
         return self._labels[predicted, np.where(far, 0, distances)]
 
 
 def _paths(sentence, subtypes, longest):
-    """Yields `(attended, predicted, path)` for paths up to `longest`."""
+    """Yields the positions of two words that up to `longest` dependencies
+    connect, and the path, as `(attended, predicted, path)`."""
     relations = sentence.relations
     if not subtypes:
         relations = [each.partition(":")[0] for each in relations]
@@ -482,7 +483,7 @@ class DistantPairs:
     @property
     def mean_counts_at_any_distance(self):
         """Mean co-occurrence frequency, summed over all distances. The paper
-        does not say whether Table 3 shows this sum or `mean_counts`."""
+        does not say whether Table 3 shows sums over distances."""
         return self._means(self.counts.sum(axis=-1))
 
     @property
@@ -521,8 +522,8 @@ def distant_pairs(
         training_text: Text in which pairs are counted, in either form of
             `text`.
         minimum_distance: Integer, 7 for "more than six positions to the left".
-            Co-occurrences are counted at `minimum_distance` and above, up to
-            the oldest slot: 7 to 15 for a memory of 15 words.
+            Co-occurrences are counted from this distance to that of the oldest
+            slot, such as 7 to 15 for a memory of 15 words.
 
     Returns:
         `DistantPairs`, sorted by distance and then by the ids of the words;

@@ -1,4 +1,5 @@
-"""Evaluates cloze tests: chooses the candidate with the most probable query."""
+"""Evaluates cloze tests: scores the query with each candidate in its gap, and
+chooses the candidate of the highest score."""
 
 import dataclasses
 import statistics

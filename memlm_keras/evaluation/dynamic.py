@@ -42,7 +42,7 @@ class DynamicEvaluator:
 
     R is the square root of the mean squared gradient on training text. mean(R)
     is the mean over all weights; the authors' code averages the matrices'
-    means. Dropout is off, and mixtures are included.
+    means. Dropout is off. A model's `mixture` contributes to its predictions.
 
     The updated weights are copies: the model does not change. Pass an evaluator
     instead of a model to `memlm_keras.evaluation.perplexity`, with batches of
@@ -169,7 +169,7 @@ class DynamicEvaluator:
     def measure_words(
         self, tokens, starts, end_of_sentence_id=0, segment_length=None
     ):
-        """Measures words like `LanguageModel`, learning from each segment."""
+        """Computes `LanguageModel.measure_words`; learns after each segment."""
         if segment_length is None:
             longest = int(np.diff(starts, append=len(tokens)).max())
             segment_length = min(longest, _LONGEST)
@@ -203,9 +203,9 @@ class DynamicEvaluator:
         """Computes the natural-log probability of each token in a text.
 
         Args:
-            batches: `memlm_keras.data.Batches` with one row, because other rows
-                have later text, from which the weights must not learn. Weights
-                are updated after each segment, which has 5 steps in the paper.
+            batches: `memlm_keras.data.Batches` with one row. With several rows,
+                weights would learn from text before it is scored. Weights are
+                updated after each segment, which has 5 steps in the paper.
             segments: Integer, largest number of segments; `None` for all.
 
         Returns:
@@ -243,7 +243,7 @@ def mean_squared_gradients(lm, batches, verbose=0, segments=None):
         batches: `memlm_keras.data.Batches` of the training text; the authors
             use 100 rows and the segment length of the text to score.
         verbose: 1 shows a progress bar.
-        segments: Integer, largest number of batches; `None` for all.
+        segments: Integer, maximum number of batches to read; `None` for all.
 
     Returns:
         List of float32 arrays with the shapes of `lm.trainable_variables`.
@@ -362,7 +362,7 @@ def _require_model(lm):
 
 def _gradients_of(lm, measured=False):
     """Returns a function of weights and a segment, which computes scores, the
-    new state and gradients. If `measured`, scores are word measures."""
+    new state and gradients. If `measured`, scores are `measures_of_logits`."""
 
     def loss(weights, token_ids, targets, sample_weight, state):
         mapping = list(zip(lm.trainable_variables, weights))

@@ -59,7 +59,7 @@ def monte_carlo_perplexity(
 
 
 class _Average:
-    """Averages networks with fixed dropout, as a model for `perplexity`."""
+    """Model whose probabilities are means over copies with fixed dropout."""
 
     def __init__(self, model, samples, seed, verbose):
         self.model = model
@@ -92,14 +92,14 @@ def sampled_perplexity(model, batches, samples=20, seed=0, verbose=1):
         p(y) = 1/K sum_k p(y | E_k)
 
     The result also has the perplexity from the mean log-probability (Section
-    5.4). That perplexity is far higher than `perplexity` with the mean
-    matrices. With the scheme `kneser_ney`, the target's output vector has its
-    own draw, as in training, so probabilities do not sum to one. With
-    `other_words="mean"`, the target's probability is overestimated.
+    5.4), which is far higher than the result of `perplexity`. With the scheme
+    `kneser_ney`, the target's output vector is drawn separately, as in
+    training, so probabilities do not sum to one. With `other_words="mean"`, the
+    target's probability is overestimated: mean vectors have smaller norms.
 
     With noised batches, samples differ only in the noise of their inputs. With
-    `kneser_ney`, the target of a replaced word is replaced too, as in training,
-    so the score is for the replacement.
+    `kneser_ney`, if a word is replaced, its target, the next word, is replaced
+    too, as in training. The score is then that of the replacement.
 
     Args:
         model: `memlm_keras.LanguageModel`, with a `smoothing` unless the
@@ -109,8 +109,8 @@ def sampled_perplexity(model, batches, samples=20, seed=0, verbose=1):
         verbose: 0 prints nothing, 1 the result.
 
     Returns:
-        `Perplexity`; `others["mean_log_probability"]` is the perplexity from
-        the mean log-probability.
+        `Perplexity` from mean probabilities; `others["mean_log_probability"]`
+        is the `Perplexity` from mean log-probabilities.
 
     Raises:
         ValueError: The model is not smoothed, `samples` is not positive, or an

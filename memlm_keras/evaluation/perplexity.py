@@ -23,13 +23,13 @@ class Perplexity:
         predicted_tokens: Integer, number of predicted tokens.
         total_tokens: Integer, number of tokens including ends of sentences.
         protocol: String that describes how the text was read.
-        divided_by: Integer, divisor of the loss in a paper's own protocol;
-            `None` for `predicted_tokens`.
+        divided_by: Integer, number of tokens by which a paper's protocol
+            divides the loss; `None` if it divides by `predicted_tokens`.
         others: Dict from other protocols to `Perplexity`, computed from the
             same predictions.
         causal: Whether the model predicted words from earlier words only.
-            If it is false, the value is a pseudo-perplexity, which cannot be
-            compared with a causal model's perplexity.
+            If `causal` is false, the value is a pseudo-perplexity, which cannot
+            be compared with a causal model's perplexity.
         words: Integer, number of words and ends of sentences if tokens are
             subword pieces; `None` if tokens are words.
     """
@@ -132,9 +132,9 @@ def perplexity(model, batches, verbose=1, also=(), words=None, scores=None):
 
     * `salton2017`, as in the code of Salton et al. (2017): the first word of a
       sentence is not predicted, but the loss of the other words is divided by
-      the number of all tokens. On Penn Treebank's test text, a perplexity of
-      85.9 per predicted token becomes 70.1. Their code reads no end-of-sentence
-      token before the first word; models in this package do.
+      the number of all tokens. On Penn Treebank's test text, this divisor turns
+      a perplexity of 85.9 per predicted token into 70.1. The code of Salton et
+      al. reads no end of a sentence before the first word; our models do.
 
     Args:
         model: `memlm_keras.LanguageModel`, `memlm_keras.Ensemble`, model from
@@ -154,11 +154,11 @@ def perplexity(model, batches, verbose=1, also=(), words=None, scores=None):
         `Perplexity`, with the other protocols in `others`.
 
     Raises:
-        ValueError: The model has no `score_batches`; batches have ids outside
-            the vocabulary, do not begin at their first batch, miss a token, or
-            may cut a bidirectional model's sentences; a protocol or number of
-            words is invalid; or, with `salton2017`, the state is not reset at
-            each sentence or the model is bidirectional.
+        ValueError: The model has no `score_batches`, or a protocol or number of
+            words is invalid. Batches have ids outside the vocabulary, begin
+            within an epoch, miss a token, or may cut a bidirectional model's
+            sentences. With `salton2017`, the state is not reset at each
+            sentence or the model is bidirectional.
 
     Example:
 
@@ -281,7 +281,8 @@ def protocol_of(model, batches):
 
 
 def _count_words(words, model, batches):
-    """Counts words and ends of sentences; `None` if tokens are words."""
+    """Returns the number of words and ends of sentences, for perplexity per
+    word; `None` if tokens are words, so that perplexity per token suffices."""
     if words is not None:
         require_positive_integer("words", words)
         return words

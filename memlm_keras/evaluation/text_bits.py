@@ -63,8 +63,8 @@ def text_bits(result, split, vocabulary):
     off to a uniform distribution over all code points and the end symbol.
 
     The tokenizer still matters: a model that lower-cases, or drops the spaces
-    before punctuation, has less to predict. A word that is `<unk>` in the text
-    itself is not spelled.
+    before punctuation, has less to predict. A text that itself contains `<unk>`
+    hides a word, whose spelling costs nothing here.
 
     Args:
         result: `Perplexity` of the whole split, or its summed loss in nats.

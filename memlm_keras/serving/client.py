@@ -107,7 +107,7 @@ class Client:
 
         Args:
             texts: String, or list of B strings.
-            length: Integer, maximum number of words to generate for each.
+            length: Integer, maximum number of words to generate for each text.
             top_k: Integer, number of most probable words from which the next is
                 drawn; 1 is greedy.
             temperature: Float by which log-probabilities are divided.

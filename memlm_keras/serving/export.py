@@ -29,8 +29,7 @@ from memlm_keras.models.ensemble import models_of
 from memlm_keras.models.variants import in_float32
 from memlm_keras.version import __version__
 
-# Servers read versions as int64.
-_LARGEST_VERSION = 2**63 - 1
+_LARGEST_VERSION = 2**63 - 1  # Servers read versions as int64.
 _CHOICES = {
     "quantize": ["int8", None],
     "contract": ["sherpa", "sherpa_offline", None],
@@ -65,7 +64,7 @@ def export(
             written, or `saved_models/<name>/<version>`; or, in other formats,
             a file or folder, such as `model.onnx`.
         vocabulary: `memlm_keras.data.Vocabulary`; `None` uses the model's own.
-            Optional for `"onnx"`, `"triton"` and `"litert"`.
+            `"onnx"`, `"triton"` and `"litert"` need no vocabulary.
         top_k: Integer, number of most probable tokens to return.
         overwrite: Bool, whether to replace an earlier export in this format.
         labels: Strings, names of a classifier's classes; `None` uses the
@@ -76,7 +75,8 @@ def export(
             means 1.
         quantize: `"int8"` for int8 weights; only for `"litert"` and `"web"`.
         max_length: Integer, maximum number of tokens in a row of a request.
-        contract: `"sherpa"` or `"sherpa_offline"`; only for `"onnx"`.
+        contract: `"sherpa"` or `"sherpa_offline"` for the inputs and outputs
+            that the speech recognizer sherpa-onnx needs; only for `"onnx"`.
         tokens: Path of the recognizer's `tokens.txt`; only with `contract`.
         card: Dict of strings and numbers for the model card in a SavedModel.
 
@@ -140,7 +140,8 @@ def check_path(path, overwrite=False, format="tf_saved_model"):
         path, overwrite, format: See `export`.
 
     Returns:
-        `pathlib.Path`; with the next version if `path` has none.
+        `pathlib.Path`. A SavedModel gets the next version unless `path` ends in
+        a version.
 
     Raises:
         ValueError: The format is unknown, or `path` lacks its suffix or has an
@@ -360,16 +361,16 @@ def _as_float32(model):
 
 
 def _require_recogniser(vocabulary, contract, tokens):
-    """Raises `ValueError` unless the vocabulary has a recognizer's ids."""
+    """Raises `ValueError` unless the vocabulary has sherpa-onnx's token ids."""
     if contract is None:
         raise ValueError(
-            f"`tokens` needs a `contract`. Received: tokens={tokens!r} and "
-            "contract=None"
+            '`tokens` needs a `contract` with a recognizer: "sherpa" or '
+            f'"sherpa_offline". Received: tokens={tokens!r} and contract=None'
         )
     if not isinstance(vocabulary, SubwordVocabulary):
         raise ValueError(
-            f'contract="{contract}" needs the ids of the recognizer. Train the '
-            "model with a `memlm_keras.data.SubwordVocabulary`: "
+            f'contract="{contract}" is for a speech recognizer, whose token '
+            "ids the model must use. Train the model with the vocabulary "
             "SubwordVocabulary.from_tokens_file('tokens.txt'). Received: "
             f"{type(vocabulary).__name__}"
         )
@@ -408,8 +409,8 @@ def require_zero_state(model, name):
 
 
 def _writes_here(format):
-    """Returns whether this process has the format's backend, and can trace
-    graphs for servers without a GPU."""
+    """Returns whether this process can write the format: Keras runs on the
+    backend for this format and, if that is TensorFlow, no GPU is visible."""
     backend = keras.backend.backend()
     if backend != formats()[format].backend or backend == "torch":
         return backend == formats()[format].backend

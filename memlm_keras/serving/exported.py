@@ -15,8 +15,7 @@ from memlm_keras.data.vocabulary import Vocabulary
 from memlm_keras.files import import_package
 from memlm_keras.files import reading
 
-# Name of the file next to the ONNX file in the format `"web"`.
-FACTS = "model.json"
+FACTS = "model.json"  # File next to the ONNX file in the format `"web"`.
 _REMEDY = "Export the model again."
 _DTYPES = {
     "tensor(float)": "float32",
@@ -27,7 +26,7 @@ _DTYPES = {
 
 def find_exported(path):
     """Returns the path of an exported model: an `.onnx` or `.tflite` file, or a
-    SavedModel (the newest version in a folder). `None` if there is none."""
+    SavedModel (the newest version in a folder); `None` without such a model."""
     path = pathlib.Path(path)
     if path.is_file() and path.suffix in (".onnx", ".tflite"):
         return path
@@ -66,7 +65,7 @@ def load(path):
 
     Raises:
         FileNotFoundError: There is no exported model at `path`.
-        ValueError: The model is damaged or has no streamed step.
+        ValueError: The file is damaged, or its model returns no new state.
         ImportError: The engine is not installed.
 
     Example:
@@ -89,7 +88,7 @@ def load(path):
 
 
 class OneStep:
-    """Base class for files that read one token; subclasses define `run`."""
+    """Base class for models that read one token for each call of `run`."""
 
     steps = 1
     rows = None  # Number of rows, if fixed.
@@ -151,7 +150,7 @@ class OnnxStep(OneStep):
         self.end_of_sentence_id = int(end)
         page = path.with_name(FACTS)
         if not facts and page.is_file():
-            # The format `"web"` has a file instead of metadata.
+            # A file of the format `"web"` has its metadata in `model.json`.
             facts = json.loads(page.read_text(encoding="utf-8"))
             words = facts["vocabulary"]
             end = words["tokens"].index(words["end_of_sentence"])

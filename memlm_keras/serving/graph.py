@@ -14,8 +14,7 @@ from memlm_keras.models.ensemble import models_of
 
 # Largest number of logits in a segment; two float32 copies take 256 MiB.
 LOGITS = 2**25
-# Largest number of steps in a segment.
-STEPS = 128
+STEPS = 128  # Largest number of steps in a segment.
 # Lengths are rounded up to a multiple of this number, because fewer segments
 # save more time than the additional steps cost.
 _SCORED_STEPS = 8
@@ -41,12 +40,11 @@ def trace(signatures, inputs):
 
 
 class Input(NamedTuple):
-    """Input of a signature: its required shape, and its conditions.
+    """Input of a signature, with its required shape, and checks of its values.
 
     `sizes` are the sizes of the axes after the first; `None` stands for the
-    time. `conditions` are functions that take this `Input`, a tensor of any
-    shape and the request's time, and return a `Condition`.
-    """
+    number of time steps. `conditions` are functions that take this `Input`, a
+    tensor of any shape and the number of steps, and return a `Condition`."""
 
     name: str
     tensor: tf.Tensor
@@ -69,13 +67,14 @@ class Condition(NamedTuple):
 
 
 def require(condition, tensors):
-    """Returns copies of tensors, ragged or not. Computing the copies fails
-    unless the `Condition` holds."""
+    """Returns copies of tensors, ragged or not. If the `Condition` does not
+    hold, an error is raised when the graph computes a copy."""
     return _guarded(condition.holds, lambda: _assert(condition), tensors)
 
 
 def _guarded(holds, refuse, tensors):
-    """Returns copies of tensors; reading them calls `refuse` unless `holds`."""
+    """Returns copies of tensors. If `holds` is false, the graph runs `refuse`,
+    which raises an error, before it computes a copy."""
 
     def stop():
         refuse()
@@ -99,8 +98,8 @@ def _assert(condition):
 
 
 def require_inputs(*inputs):
-    """Returns a dict of copies of `Input`s, with static shapes. Computing them
-    fails unless all inputs are valid and have equally many rows."""
+    """Returns a dict of copies of `Input`s with static shapes. Computing a copy
+    fails unless all inputs are valid and have the same number of rows."""
     hidden = [
         tf.raw_ops.PlaceholderWithDefault(
             input=one.tensor, shape=tf.TensorShape(None)
@@ -110,7 +109,7 @@ def require_inputs(*inputs):
     ends = [-1]
     shapes = [part for one in hidden for part in (tf.shape(one), ends)]
     found = tf.concat(shapes, axis=0)
-    # With a second end mark, `found[1]` exists even for a scalar input.
+    # A scalar input has no sizes. With another end mark, `found[1]` exists.
     found = tf.concat([found, ends], axis=0)
     rows, time = found[0], found[1]
     names = [
@@ -185,7 +184,7 @@ def all_hold(holds):
 
 def in_range(least, most=None, unit=""):
     """Returns a function for `Input.conditions` that checks the range of
-    integers. `most` may be a function of the time, which `unit` describes."""
+    integers. With `unit`, the text of the limit, `most` maps the time to it."""
 
     def make(one, tensor, time):
         message = f"`{one.name}` must be at least {least}"
@@ -281,7 +280,7 @@ class RowReader:
         }
 
     def _read(self, token_ids, length, state):
-        """Reads the first `length` `(B,)` of ids `(B, T)`, at least one each.
+        """Reads `length` `(B,)` ids, at least one, from each row of `(B, T)`.
         Returns log-probabilities float32 `(B, V)` and the new state."""
 
         def read(token_ids, rows, steps, state):
@@ -308,15 +307,15 @@ class RowReader:
 
     def _score(self, token_ids, targets, length, state):
         """Scores targets `(B, T)` in the first `length` `(B,)` steps. Returns
-        log-probabilities float32 `(B, T)`, with zeros after these steps."""
+        log-probabilities float32 `(B, T)`, with zeros after step `length`."""
         rows, time = tf.unstack(tf.shape(token_ids))
 
         def read(inputs, rows, steps, carried):
             token_ids, targets = inputs
             scores, state = carried
             before = tf.nest.map_structure(lambda value: value[:rows], state)
-            # `Backbone.score` takes 1.3 times as long: TensorFlow's loss always
-            # computes its gradient.
+            # `Backbone.score` would take 1.3 times as long as this `gather`,
+            # because TensorFlow's loss always computes its gradient.
             new, after = self.step(token_ids[:rows, steps], before)
             new = tf.gather(new, targets[:rows, steps], batch_dims=2)
             ended = tf.shape(scores)[0] - rows
@@ -397,7 +396,7 @@ def generate(reader, log_probabilities, state, options, end, most):
         scores = tf.concat([scores, score], axis=1)
         return time + 1, written, scores, ended, following, state
 
-    # At least one word follows a text, as in `LanguageModel.generate`.
+    # The first token is not the end, as in `LanguageModel.generate`.
     is_end = tf.range(reader.vocabulary_size) == end
     log_probabilities = tf.where(is_end, -float("inf"), log_probabilities)
     rows = tf.shape(log_probabilities)[0]
@@ -428,8 +427,8 @@ def generate(reader, log_probabilities, state, options, end, most):
 
 
 def _draw(values, options, chance):
-    """Draws one of k tokens for each row of log-probabilities `(B, k)`, which
-    are sorted. Returns indices `(B,)`; `chance` `(B,)` is in [0, 1)."""
+    """Draws one of k tokens for each row of sorted log-probabilities `(B, k)`,
+    by random numbers `chance` `(B,)` in [0, 1). Returns the indices `(B,)`."""
     places = tf.range(tf.shape(values)[1])
     allowed = places < options["top_k"][:, None]
     scaled = (values - values[:, :1]) / options["temperature"][:, None]
@@ -453,8 +452,8 @@ class StreamedStep:
             name: keras.ops.convert_to_numpy(value)[0]
             for name, value in model.initial_state(1).items()
         }
-        # Empty states, such as the window of a pointer to one word, are not
-        # inputs.
+        # A state without elements is no input, such as that of a pointer whose
+        # window has one word.
         self.initial = {
             name: value for name, value in state.items() if value.size
         }
@@ -501,7 +500,7 @@ def recurrent_layers(model):
 
 @contextlib.contextmanager
 def set_on_layers(layers, attributes):
-    """Context that sets the attributes `attributes(layer)` of each layer."""
+    """Context in which each layer has the attributes in `attributes(layer)`."""
     with contextlib.ExitStack() as stack:
         for layer in layers:
             for name, value in attributes(layer).items():

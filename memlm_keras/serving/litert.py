@@ -13,13 +13,12 @@ from tensorflow.lite.tools import flatbuffer_utils
 from memlm_keras.serving.graph import StreamedStep
 from memlm_keras.serving.graph import without_loops
 
-# Name of the file's only signature.
-SIGNATURE = "step"
+SIGNATURE = "step"  # Name of the file's only signature.
 
 
 def write(model, vocabulary, options, path):
     """Writes one streamed step of a float32 language model as a LiteRT file.
-    Appends the vocabulary, if any."""
+    Appends the vocabulary, if any, to the file."""
     path = pathlib.Path(path)
     path.write_bytes(convert(trace(model, options), options.get("quantize")))
     if vocabulary is not None:

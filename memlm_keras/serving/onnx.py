@@ -1,6 +1,6 @@
 """Exports to ONNX and Triton, on the TensorFlow backend only.
 
-In shapes, B is batch, T time, V vocabulary; sherpa-onnx has N rows.
+In shapes, B is batch, T time, V vocabulary. N is sherpa-onnx's name for B.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ def write(model, vocabulary, options, path):
         value.type.tensor_type.shape.dim[axis].dim_param = "rows"
     for name, value in contract.facts().items():
         if not isinstance(value, str):
-            # Not escaped, as C++ programs may search text and not parse JSON.
+            # C++ programs may search the text for words, and decode no escapes.
             value = json.dumps(value, ensure_ascii=False)
         written.metadata_props.add(key=name, value=value)
     with open(path, "wb") as file:
@@ -84,7 +84,7 @@ def convert(model, function, specification):
 
 
 class NamedState:
-    """Contract of one step with named states; new states are `next_<name>`."""
+    """Step with an input `<name>` and output `next_<name>` for each state."""
 
     ids = "token_ids"
     # Maps tensors to the axis of their rows, if it is not the first.
@@ -165,8 +165,8 @@ class SherpaOnline(NamedState):
             name: math.prod(one.shape[1:])
             for name, one in self.streamed.specification.items()
         }
-        # The states fill `h` and then `c`, with a zero at the end if their
-        # total size is odd.
+        # The elements of all states, and a zero if their number is odd, are
+        # divided into two halves, sherpa-onnx's tensors `h` and `c`.
         self.hidden = max(1, math.ceil(sum(self.sizes.values()) / 2))
         return [
             tf.TensorSpec((1, None, self.hidden), tf.float32, name)
@@ -239,7 +239,8 @@ def _some_rows(token_ids):
     """Returns the ids; raises an error if there are no rows, because then
     onnxruntime's LSTM would crash."""
     first = tf.gather(token_ids, 0)
-    # `maximum` keeps `gather` in the graph; it changes no id of 0 or above.
+    # `gather` fails without rows. It stays in the graph because `maximum` needs
+    # its result, although `maximum` changes no id of 0 or above.
     return tf.maximum(token_ids, tf.minimum(first, 0))
 
 
@@ -342,7 +343,7 @@ def onnx_weights(cell):
 
 
 def _replace(context, node, name, arguments):
-    """Replaces a layer's placeholder by ONNX's operator."""
+    """Replaces the `PyFunc` that stands for a layer by ONNX's LSTM or GRU."""
     operator, after = node.get_attr_str("token").split()
     attributes = {"hidden_size": context.get_shape(node.input[2])[2]}
     if operator == "GRU":

@@ -26,12 +26,9 @@ from memlm_keras.serving.graph import trace
 
 FINGERPRINT = "fingerprint"
 WARM_UP = "tf_serving_warmup_requests"
-# Number of words in an example request.
-_WORDS = 3
-# Number of times that a server runs each request to warm up.
-_TURNS = 3
-# Largest size of an example request in bytes.
-_LARGEST_EXAMPLE = 2**20
+_WORDS = 3  # Number of words in an example request.
+_TURNS = 3  # Number of times that a server runs each request to warm up.
+_LARGEST_EXAMPLE = 2**20  # Largest size of an example request in bytes.
 _PAGE = """\
 # {title}
 
@@ -78,8 +75,8 @@ def write(model, vocabulary, options, path):
         kind = EntailmentSignatures
     signatures = kind(model, vocabulary, **options)
     functions = signatures.concrete_functions()
-    # The module does not track the model: requests would share the state that
-    # it carries from batch to batch.
+    # The model is no attribute of the module, or else its state variables would
+    # be saved, and all requests would share one state.
     module = tf.Module()
     module.words = signatures.words.resources
     module.weights = functions["serving_default"].variables
@@ -385,7 +382,7 @@ class ServedState:
         self.fingerprint = fingerprint(model, vocabulary, self.own)
 
     def inputs(self, received):
-        """Yields an `Input` for each tensor of a state, fingerprint first."""
+        """Yields an `Input` for the fingerprint, then for each state."""
         known = received[FINGERPRINT]
         yield Input(FINGERPRINT, known, (), (self._is_own,))
         for name, one in self.own.items():
@@ -437,8 +434,8 @@ class ServedState:
 
 
 def fingerprint(model, vocabulary, state):
-    """Computes a number from the weights, vocabulary and state shapes, from 1
-    to 2^31 - 1. A model rejects states with another number."""
+    """Computes an integer in [1, 2^31 - 1] that identifies weights, vocabulary
+    and state shapes. A model rejects states with another model's number."""
     digest = hashlib.sha256(vocabulary.fingerprint.encode())
     digest.update(repr(sorted(state.items())).encode())
     for part in models_of(model):
@@ -516,7 +513,7 @@ def _write_warm_up(requests, path):
 
 
 def _smaller(requests):
-    """Yields requests with one token, which run other operators of a graph."""
+    """Yields requests with one token, which run another branch of the graph."""
     for name, request in requests.items():
         if "token_ids" in request and "length" in request:
             ids, length = request["token_ids"][:, :1], request["length"][:1]

@@ -29,8 +29,8 @@ except ModuleNotFoundError as error:
     ) from error
 
 _IGNORED = -100  # Label that the loss in transformers ignores.
-# The code of `MODULE` imports this package by name, because transformers checks
-# the `import` lines of a module before the backend is set.
+# The code calls `import_module` after it sets the backend. Packages in `import`
+# lines would be imported before, when transformers checks that they exist.
 _MODULE = '''"""Loads this folder where `trust_remote_code=True`. It is not
 needed after `import memlm_keras.integrations.huggingface.modeling`."""
 
@@ -73,7 +73,7 @@ class MemlmCache(transformers.Cache):
         super().__init__(layers=[])
         self.reset()
 
-    # `is_linear` makes `generate` pass only the new tokens.
+    # With `False`, `generate` passes only tokens that the cache has not read.
     is_linear = [False]
 
     def get_seq_length(self, layer_idx=0):
@@ -121,11 +121,11 @@ class MemlmForCausalLM(
         attention_mask: `None`, or a tensor `(batch, time)` that is zero at
             padding; it may also begin with the time steps of earlier calls.
             Padding can be anywhere in a row and does not change the state.
-        cache: `MemlmCache` or `None`. The call changes it in place.
+        cache: `MemlmCache` or `None`. `forward` updates the cache in place.
             `past_key_values` is another name of this argument.
         labels: int tensor `(batch, time)`, such as `input_ids`. The loss is the
-            mean in nats over labels. It omits the first label of each row,
-            labels of -100, and labels at or right after padding.
+            mean in nats over labels, except the first label of each row, labels
+            of -100, and labels at or right after padding.
         use_cache: bool, whether to return a cache.
 
     Returns:
@@ -248,8 +248,8 @@ class MemlmForCausalLM(
         return output.to_tuple() if return_dict is False else output
 
     def _read(self, input_ids, read, state):
-        """Runs the model on the tokens at which `read` is true. Returns logits
-        of all time steps, zero at the others, and the new state."""
+        """Runs the model on the tokens at which `read` is true. Returns logits,
+        which are zero where `read` is false, and the new state."""
         step = self.lm.backbone.step
         with keras.device(str(self.device)):
             if state is None:
@@ -289,7 +289,7 @@ class MemlmTokenizer(transformers.PreTrainedTokenizer):
 
     Args:
         vocabulary_file: path of a file that `Vocabulary.save` wrote.
-        vocabulary: `memlm_keras.data.Vocabulary`, instead of the file.
+        vocabulary: `memlm_keras.data.Vocabulary`, if there is no such file.
         **kwargs: other arguments of a `transformers.PreTrainedTokenizer`.
     """
 

@@ -1,4 +1,4 @@
-"""The model's step for a web page, traced with the TensorFlow backend."""
+"""Defines the graph that a web page runs for each token, on TensorFlow only."""
 
 import tensorflow as tf
 

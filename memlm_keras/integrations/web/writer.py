@@ -38,7 +38,7 @@ _URL = f"https://registry.npmjs.org/onnxruntime-web/-/{_NAME}"
 _SHA256 = "d2228df7e4616bc3348bf504ee888f3bec43789a273f0a63f3e68d203ce3bf71"
 # Smaller matrices are stored as float32; other ones with fewer bits.
 _LEAST = 256
-# Names of SentencePiece's algorithms, whose files contain these numbers.
+# Maps numbers in SentencePiece's files to the algorithms for which they stand.
 _KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
 
@@ -106,7 +106,7 @@ def write(model, vocabulary, options, path):
 
 
 def facts_of(contract, graph):
-    """Returns a dict for JSON: what the page must know about the model."""
+    """Returns a dict of JSON values that the web page reads with the model."""
     model = contract.model
     outputs = {
         output.name: output.type.tensor_type.shape.dim
