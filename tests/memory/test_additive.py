@@ -42,13 +42,6 @@ def choose(way, monkeypatch):
         monkeypatch.setattr(masking, "scores_in_loop", lambda queries: None)
 
 
-def test_the_loop_runs_on_a_cpu_only():
-    _, queries, *_ = numbers(1, 2, 3, 4, 5)
-    loops = keras.backend.backend() in LOOPS
-    assert (masking.scores_in_loop(tensor(queries)) is not None) == loops
-    assert masking.scores_in_loop(tensor(queries[:, :1])) is None
-
-
 def test_parts_of_the_batch_change_nothing(monkeypatch, gradients):
     """On PyTorch, scores are computed for one part of the batch after another,
     and each part fits in the cache."""
@@ -105,14 +98,6 @@ def test_half_precision_sums_as_float32_does(way, monkeypatch, gradients):
         np.testing.assert_allclose(
             half, full, atol=0.03 * np.abs(full).max() + 0.05
         )
-
-
-def test_no_steps_have_no_scores():
-    keys, queries, kernel, seen, _ = numbers(0, 2, 1, 3, 4)
-    found = masking.additive_scores(
-        *map(ops.array, (keys, queries[:, :0], kernel)), ops.array(seen[:, :0])
-    )
-    assert found.shape == (2, 0, 3)
 
 
 @pytest.mark.parametrize("slots", [5, 50])

@@ -509,18 +509,6 @@ def test_in_a_sequential_model_with_padding(name, reloaded):
     np.testing.assert_allclose(arrays(reloaded(model)(rows)), found, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["key_value_predict", "memory_network"])
-def test_in_a_functional_model(name, reloaded):
-    token_ids = keras.Input((None,), dtype="int32")
-    vectors = keras.layers.Embedding(V, UNITS, mask_zero=True)(token_ids)
-    results = everything(MEMORIES[name]())(vectors, token_ids)
-    model = keras.Model(token_ids, results)
-    rows = np.array([[3, 5, 0, 7, 2], [4, 4, 1, 0, 0]], "int32")
-    found = arrays(model(rows))
-    assert_close(reloaded(model)(rows), found, atol=1e-6)
-    np.testing.assert_array_equal(found[2][rows == 0], 0.0)
-
-
 @pytest.mark.backend(one_in=5)
 @every_memory
 @pytest.mark.parametrize("policy", ["float16", "mixed_bfloat16"])

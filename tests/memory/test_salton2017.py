@@ -79,34 +79,26 @@ def test_equals_the_reference(
 
 @every_score
 def test_gradients_equal_finite_differences(score, gradients):
-    k, window, cut = 3, 3, 3
-    layer = make(score, k, window)
-    outputs = outputs_of(5, 2, 7, k)
-    toward = outputs_of(6, 2, 7, k)
-    toward_attention = outputs_of(7, 2, 7, window)
+    layer = make(score, 3, window=3)
+    outputs, toward = outputs_of(5, 2, 7, 3), outputs_of(6, 2, 7, 6)
 
     def loss(tensors):
         outputs, *weights = tensors
-        state, total = layer.initial_state(2), 0.0
-        for piece in (slice(cut), slice(cut, None)):
+        state, found = layer.initial_state(2), []
+        for piece in (outputs[:, :3], outputs[:, 3:]):
             (merged, state, attention), _ = everything(layer.stateless_call)(
-                weights, [], outputs[:, piece], state=state
+                weights, [], piece, state=state
             )
-            for found, wanted in (
-                (merged, toward),
-                (attention, toward_attention),
-            ):
-                total += keras.ops.sum(
-                    keras.ops.multiply(found, wanted[:, piece])
-                )
-        return total
+            found.append(keras.ops.concatenate([merged, attention], axis=-1))
+        found = keras.ops.concatenate(found, axis=1)
+        return keras.ops.sum(keras.ops.multiply(found, toward))
 
     def reference_loss(values):
         outputs, *weights = values
-        merged, attention = reference.attentive(
-            outputs, symbols(layer, weights), window, [[], []]
+        both = reference.attentive(
+            outputs, symbols(layer, weights), 3, [[], []]
         )
-        return np.sum(merged * toward) + np.sum(attention * toward_attention)
+        return np.sum(np.concatenate(both, axis=-1) * toward)
 
     values = [outputs, *layer.get_weights()]
     assert_derivatives(gradients, loss, reference_loss, values)
