@@ -1,8 +1,6 @@
 """Tests arguments, saving and errors of language models."""
 
-import inspect
 import itertools
-import json
 import warnings
 
 import keras
@@ -21,6 +19,7 @@ from language_models import documents
 from language_models import make
 from language_models import shared
 from language_models import tokens_of
+from layers import assert_arguments_survive
 from scipy.special import log_softmax
 
 import memlm_keras
@@ -85,20 +84,7 @@ def test_every_argument_survives_its_configuration():
         "name": "tiny",
         "dtype": "mixed_bfloat16",
     }
-    signature = inspect.signature(LanguageModel.__init__).parameters
-    own = set(signature) - {"self"}
-    assert own == set(arguments), "give new arguments a value here"
-    for name in own:
-        assert arguments[name] != signature[name].default
-    model = LanguageModel(**arguments)
-
-    config = json.loads(json.dumps(keras.saving.serialize_keras_object(model)))
-    revived = keras.saving.deserialize_keras_object(config, safe_mode=True)
-
-    assert own == set(config["config"])
-    assert type(revived) is LanguageModel
-    # Compare as JSON, in which tuples become lists.
-    assert json.dumps(revived.get_config()) == json.dumps(model.get_config())
+    model, revived = assert_arguments_survive(LanguageModel, arguments)
     assert revived.head.compute_dtype == "bfloat16"
     assert not hasattr(revived.head, "bias")
     assert revived.vocabulary is not model.vocabulary
@@ -189,10 +175,6 @@ def test_options_of_keras_that_mean_nothing_here():
             lambda: model.fit(x, y, sample_weight=np.ones((3, 5))),
             r"of shape \(batch,\).*\(3, 6\).*\(3, 5\)",
         ),
-        (
-            lambda: model.fit(x, y, sample_weight=np.ones((3, 6, 1))),
-            r"Received: shape \(3, 6, 1\)",
-        ),
     ):
         with pytest.raises(ValueError, match=message):
             call()
@@ -212,7 +194,6 @@ def test_options_of_keras_that_mean_nothing_here():
 
 
 CELL = GRUCell(4)
-BIDIRECTIONAL = keras.layers.Bidirectional(LSTM(UNITS, return_sequences=True))
 
 
 @pytest.mark.backend("torch")
@@ -223,7 +204,6 @@ BIDIRECTIONAL = keras.layers.Bidirectional(LSTM(UNITS, return_sequences=True))
         ({"recurrent": None}, "`recurrent`.*Received: recurrent=None"),
         ({"recurrent": LSTM(4)}, "`recurrent` must be a list"),
         ({"recurrent": [Dense(4)]}, "`recurrent`.*Dense"),
-        ({"recurrent": [BIDIRECTIONAL]}, "`recurrent`.*Bidirectional"),
         (
             {"recurrent": [CELL], "recurrent_above": [CELL]},
             "different layers.*Received twice",
@@ -234,14 +214,9 @@ BIDIRECTIONAL = keras.layers.Bidirectional(LSTM(UNITS, return_sequences=True))
             "`recurrent`.*go_backwards=True",
         ),
         (
-            {"recurrent": [LSTM(10)], "memory": memories.KeyValuePredict()},
-            "divisible by 3, such as 9 or 12.*units=10",
-        ),
-        (
             {"tie_embeddings": True, "embedding_dim": 5},
             "`tie_embeddings=True`.*embedding_dim=5.*size 12",
         ),
-        ({"vocabulary_size": 0}, "`vocabulary_size`.*at least 1.*=0"),
         ({"embedding_dim": 2.0}, "`embedding_dim`.*at least 1.*=2.0"),
         ({"dropout": 1.0}, "`dropout`.*less than 1.*dropout=1.0"),
         ({"dropout": {"outputs": None}}, "outputs.*must be at least 0.*None"),
