@@ -18,7 +18,6 @@ from memlm_keras.evaluation import sampled_perplexity
 from memlm_keras.heads import TiedProjection
 from memlm_keras.mixtures import NeuralCache
 from memlm_keras.mixtures import PointerSentinel
-from memlm_keras.models.variants import copy_weights
 from memlm_keras.smoothing import SmoothedEmbedding
 from memlm_keras.smoothing import StreamStatistics
 from memlm_keras.smoothing import VariationalSmoothing
@@ -31,7 +30,6 @@ pytestmark = pytest.mark.backend
 
 V, UNITS = 13, 6
 
-tied_or_not = pytest.mark.parametrize("tied", [True, False])
 every_model = pytest.mark.parametrize(
     "scheme, tied", list(itertools.product(VARIATIONAL_SCHEMES, (True, False)))
 )
@@ -156,9 +154,6 @@ def test_a_copy_predicts_otherwise(scheme, tied):
     assert mode.smoothing.prediction == "mode"
     assert np.abs(array(mode(tokens)) - array(model(tokens))).max() > 1e-3
     close(mode.with_prediction("mean")(tokens), model(tokens))
-    other = make(scheme, tied, prediction="mode")
-    copy_weights(model, other)
-    close(mode(tokens), other(tokens))
 
 
 def test_smoothed_models_of_an_ensemble():
@@ -210,21 +205,6 @@ def test_the_loss_is_that_of_the_reference(tied, element_wise, carried):
     found = model.compute_loss(inputs, targets, y_pred, training=False)
     expected = reference.cross_entropy(array(model(inputs)), targets)
     assert float(array(found)) == pytest.approx(expected, rel=1e-5)
-
-
-@tied_or_not
-def test_a_step_in_training_has_the_divergence_among_the_losses(tied):
-    model = make(tied=tied, l2=1e-2)
-    state = model.initial_state(2)
-    for _ in range(2):
-        _, state = model.step(sequences(), state, training=True)
-    matrix = array(model.embedding.embeddings)
-    kernel = matrix if tied else array(model.head.kernel)
-    expected = sum(
-        1e-2 * reference.divergence(table, *tables(model))
-        for table in (matrix, kernel)
-    )
-    assert float(array(sum(model.losses))) == pytest.approx(expected, rel=1e-5)
 
 
 def test_training_draws_anew_for_each_batch():
@@ -295,6 +275,9 @@ def test_the_divergence_is_added_once(loss, steps):
     matrix = array(model.embedding.embeddings)
     expected = 0.1 * reference.divergence(matrix, *tables(model))
     assert loss - steps * nats == pytest.approx(expected, rel=1e-4)
+    for _ in range(2):
+        model.step(tokens, model.initial_state(4), training=True)
+    close(sum(model.losses), expected)
 
 
 def test_a_sample_is_of_one_call():
@@ -313,12 +296,6 @@ def test_a_sample_is_of_one_call():
 def test_fixed_dropout_has_the_mean_matrices():
     model = make()
     close(model.with_fixed_dropout(1)(sequences()), model(sequences()))
-    fixed = make(dropout={"embeddings": 0.5})
-    tokens = sequences()
-    dropped = array(fixed.with_fixed_dropout(1)(tokens))
-    other = fixed.with_fixed_matrices().with_fixed_dropout(1)
-    close(dropped, other(tokens), 1e-4)
-    assert np.abs(dropped - array(fixed(tokens))).max() > 1e-3
 
 
 def test_dropped_words_and_smoothed_ones():
