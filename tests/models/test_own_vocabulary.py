@@ -219,9 +219,6 @@ def asked_of(model, *vocabulary):
         heads=np.array([1, 2, -1]),
         relations=("det", "nsubj", "root"),
     )
-    yield lambda: memlm.evaluation.cloze_scores(
-        model, [question], *vocabulary, verbose=0
-    )
     yield lambda: memlm.evaluation.cloze_accuracy(
         model, [question], *vocabulary, verbose=0
     )
