@@ -35,11 +35,8 @@ def rows_of(batches):
     for row in range(batches.batch_size):
         for inputs, targets, weight in items:
             for time in np.flatnonzero(weight[row]):
-                read, reset = (
-                    inputs["token_ids"][row, time],
-                    inputs["reset"][row],
-                )
-                yield read, targets[row, time], time == 0, reset
+                read = inputs["token_ids"][row, time]
+                yield read, targets[row, time], time == 0, inputs["reset"][row]
 
 
 def assert_well_formed(batches):

@@ -119,10 +119,6 @@ def test_unusable_shares_are_reported(tmp_path, arguments, message):
 def test_a_file_must_say_where_documents_begin(file):
     with pytest.raises(ValueError, match="`document_start` must say"):
         data.load_documents(file)
-    with pytest.raises(ValueError, match="begins a document.*'#'"):
-        data.load_documents(file, document_start="#")
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        data.load_documents(file.with_name("nowhere"))
 
 
 def test_a_single_text_is_split_in_its_order(write):
