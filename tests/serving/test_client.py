@@ -118,14 +118,6 @@ def test_what_is_not_served(address):
         Client(address, "small", version=3)
 
 
-@pytest.mark.parametrize("address", ["http://localhost:1", "localhost:1"])
-def test_where_no_server_is(address):
-    if "://" not in address:
-        pytest.importorskip("tensorflow_serving", reason="not installed")
-    with pytest.raises(ConnectionError, match="No server answers at"):
-        Client(address, "small")
-
-
 def test_a_state_larger_than_grpc_takes_by_itself(models, monkeypatch):
     pytest.importorskip("tensorflow_serving", reason="not installed")
     run, sizes = models.run, []

@@ -151,7 +151,12 @@ def test_the_timeout_is_of_the_whole_answer(answer):
     assert time.monotonic() - begin < 5
 
 
-@pytest.mark.parametrize("address", ["http://", "http://a:b", "what://a"])
-def test_addresses_that_are_none(address):
+@pytest.mark.parametrize(
+    "address",
+    ["http://", "http://a:b", "what://a", "http://localhost:1", "localhost:1"],
+)
+def test_addresses_without_a_server(address):
+    if "://" not in address:
+        pytest.importorskip("tensorflow_serving", reason="not installed")
     with pytest.raises(ConnectionError, match="No server answers"):
         Client(address, "small", timeout=20)
