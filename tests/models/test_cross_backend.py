@@ -5,17 +5,12 @@ import numpy as np
 import preset_families
 import pytest
 from language_models import COMBINATIONS
-from language_models import UNITS
-from language_models import V
 from language_models import array
 from language_models import make
 from told import ROOT
 from told import python
 
 from memlm_keras import registry
-from memlm_keras.smoothing import SmoothedEmbedding
-from memlm_keras.smoothing import StreamStatistics
-from memlm_keras.smoothing import VariationalSmoothing
 
 pytestmark = [pytest.mark.backend, pytest.mark.slow]
 
@@ -46,21 +41,14 @@ np.savez(sys.argv[2], **results)
 
 
 def models():
-    """Returns models with every memory, recurrent layer and model of pairs."""
-    tied = {"embedding_dim": UNITS, "tie_embeddings": True}
-    smoothing = VariationalSmoothing("kneser_ney", rate=0.5)
-    smoothing.adapt(StreamStatistics.count(np.arange(12), V))
-    embedding = SmoothedEmbedding(smoothing=smoothing)
+    """Returns models with every memory, recurrent layer and model of pairs,
+    and models that are tied and smoothed."""
     pairs = registry.names("EntailmentClassifier")
     copies = registry.names("SequenceAutoencoder")
-    return {
-        **{f"{a}_{b}": make(a, b) for a, b in COMBINATIONS},
-        "tied": make(memory="none", **tied),
-        "smoothed": make(memory="none", embedding=embedding, **tied),
-        **{
-            name: preset_families.small(name, 0.05)
-            for name in (*pairs, *copies)
-        },
+    tied = ("salton2017/ptb_single", "kong2019/vs_kneser_ney_512")
+    return {f"{a}_{b}": make(a, b) for a, b in COMBINATIONS} | {
+        name: preset_families.small(name, 0.05)
+        for name in (*pairs, *copies, *tied)
     }
 
 

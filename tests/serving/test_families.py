@@ -12,6 +12,7 @@ from litert_runs import Session
 from litert_runs import require_names
 from preset_families import V
 from preset_families import families
+from preset_families import inputs_of
 from preset_families import small
 
 import memlm_keras as memlm
@@ -91,18 +92,11 @@ def require_state(found, expected):
 def classifier(model, folder):
     export(model, folder / "1", labels=LABELS)
     served = tf.saved_model.load(folder / "1").signatures
-    inputs, texts = {}, {}
-    for name, ids in {
-        "premise": [[4, 9, 2, 30], [7, 1, 0, 0]],
-        "hypothesis": [[9, 3, 0], [8, 8, 5]],
-    }.items():
-        lengths = np.count_nonzero(ids, axis=1).astype("int32")
-        inputs |= {name: np.array(ids, "int32"), f"{name}_length": lengths}
-        words = [
-            " ".join(model.vocabulary.decode(row[:length]))
-            for row, length in zip(ids, lengths)
-        ]
-        texts[name] = tf.constant(words)
+    inputs, texts = inputs_of(model), {}
+    for name in ("premise", "hypothesis"):
+        rows = zip(inputs[name], inputs[f"{name}_length"])
+        words = [model.vocabulary.decode(row[:length]) for row, length in rows]
+        texts[name] = tf.constant([*map(" ".join, words)])
     found = served["serving_default"](**texts)["probabilities"].numpy()
     expected = onnx_runs.array(keras.ops.softmax(model(inputs)))
     onnx_runs.require_close(found, expected)
