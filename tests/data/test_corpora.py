@@ -88,7 +88,7 @@ def test_folder_or_its_parent(folder):
 def test_paragraphs_by_sentence(folder):
     pytest.importorskip("syntok")
     for name in ("wiki.train.tokens", "wiki.valid.tokens", "wiki.test.tokens"):
-        text = " \n = A = \n \n the text ends . It does . \n"
+        text = " \n = A . It = \n \n the text ends . It does . \n"
         (folder / name).write_text(text)
     settings = {"data_dir": folder, "verify": False}
     plain = data.load("wikitext-2", **settings)
@@ -96,7 +96,7 @@ def test_paragraphs_by_sentence(folder):
     corpus = data.load("wikitext-2", **settings)
     assert corpus.vocabulary == plain.vocabulary
     assert " ".join(corpus.vocabulary.decode(corpus.test.tokens)) == (
-        "= A = <eos> the text ends . <eos> It does . <eos>"
+        "= A . <eos> It = <eos> the text ends . <eos> It does . <eos>"
     )
     assert corpus.test.document_starts.tolist() == [0]
     small = data.load("wikitext-2", **settings, vocabulary_size=4)

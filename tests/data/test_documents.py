@@ -29,11 +29,9 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def file(tmp_path):
+def file(write):
     lines = [line for index in range(NUM_ARTICLES) for line in document(index)]
-    path = tmp_path / "wikipedia.txt"
-    path.write_text("\n".join(lines) + "\n")
-    return path
+    return write("\n".join(lines) + "\n", "wikipedia.txt")
 
 
 def texts(corpus, split):

@@ -74,7 +74,7 @@ def test_bytes_are_joined_to_characters():
     assert vocabulary.detokenize(["<0xZZ>"]) == "<0xZZ>"
 
 
-def test_words_are_counted():
+def test_words_and_characters_are_counted():
     vocabulary = SubwordVocabulary(TOKENS)
     ids = vocabulary.encode_sentence("the cats the")
     assert len(ids) == 5 and vocabulary.count_words(ids) == 4
@@ -83,9 +83,7 @@ def test_words_are_counted():
     assert characters.unit == "characters"
     assert characters.count_words(characters.encode_sentence("你好")) == 3
     assert characters.detokenize(characters.encode("你好 你")) == "你好你"
-
-
-def test_characters_are_counted():
+    # Characters, also of bytes, are counted with the end of a line.
     vocabulary = SubwordVocabulary([*TOKENS, "<0xA9>"])
     ids = vocabulary.encode_sentence("the cats")
     assert vocabulary.count_characters(ids) == len("the cats\n")
@@ -96,10 +94,7 @@ def test_characters_are_counted():
     words = SubwordVocabulary(["<unk>", "cats", "the", "</s>"])
     assert words.count_characters(words.encode_sentence("the cats")) == 9
     split = Tokenizer(split="characters")
-    for letters in (
-        Vocabulary(["你", "好"], tokenizer=split),
-        SubwordVocabulary(["<eos>", "<unk>", "你", "好"]),
-    ):
+    for letters in (Vocabulary(["你", "好"], tokenizer=split), characters):
         assert letters.count_characters(letters.encode_sentence("你好")) == 3
 
 

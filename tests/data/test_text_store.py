@@ -74,22 +74,6 @@ def test_each_file_of_a_folder_is_a_document(write, tmp_path):
     assert begins == (True, False, True, False)
 
 
-def test_lines_by_sentence(write):
-    pytest.importorskip("syntok")
-    path = write("= A =\n \nThe cat sat . It ran .\n= B . It = \n")
-    source = TextSource(path, document_start="= .* =", by_sentence=True)
-    assert list(source.sentences()) == [
-        (["=", "A", "="], True),
-        (["The", "cat", "sat", "."], False),
-        (["It", "ran", "."], False),
-        (["=", "B", "."], True),
-        (["It", "="], False),
-    ]
-    plain = TextSource(path, document_start="= .* =")
-    assert source.identity() != plain.identity()
-    assert "syntok 1" in source.identity()["splitter"]
-
-
 def test_sources_that_cannot_be_read(write, tmp_path):
     with pytest.raises(FileNotFoundError, match="no file or folder .*nowhere"):
         TextSource(tmp_path / "nowhere")
@@ -186,12 +170,16 @@ def test_every_change_encodes_anew(path, cache):
     stored(path, cache)
     stored(path, cache, document_start="= ")
     stored(path, cache, keep_blank_lines=True)
+    pytest.importorskip("syntok")
+    stored(path, cache, by_sentence=True)
+    identity = TextSource(path, by_sentence=True).identity()
+    assert "syntok 1" in identity["splitter"]
     stored(path, cache, Vocabulary(["x"]))
     os.utime(path, ns=(1, 1))
     stored(path, cache)
     path.write_text("x y x\n")
     assert stored(path, cache).tokens.tolist() == [5, 6, 5, 0]
-    assert len(folders(cache)) == 6
+    assert len(folders(cache)) == 7
     assert all(name.startswith("name-") for name in folders(cache))
 
 

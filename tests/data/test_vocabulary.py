@@ -75,15 +75,12 @@ def vocabulary():
     return Vocabulary(["naïve", "N", "{"], tokenizer=rules, **specials)
 
 
-def test_save_and_read(vocabulary, tmp_path):
+def test_saving_equality_and_representation(vocabulary, tmp_path):
     vocabulary.save(tmp_path / "deep" / "vocabulary.json")
     read = Vocabulary.from_file(tmp_path / "deep" / "vocabulary.json")
     assert read == vocabulary
     assert read.get_config() == vocabulary.get_config()
     assert len(list((tmp_path / "deep").iterdir())) == 1
-
-
-def test_equality_and_representation(vocabulary):
     assert vocabulary != Vocabulary(["naïve", "N", "{"])
     assert vocabulary != "vocabulary"
     assert repr(vocabulary) == (
