@@ -40,6 +40,10 @@ def cache():
 every_mixture = pytest.mark.parametrize("mixture", [pointer, cache])
 
 
+def refused(*arguments):
+    raise AssertionError("computed for all words")
+
+
 def text(length=60):
     return tokens_of(1, length)[0]
 
@@ -88,9 +92,6 @@ def test_losses_need_no_probabilities_of_other_words(mixture, monkeypatch):
     batches = Batches(text(61), batch_size=2, segment_length=10)
     # Keras infers shapes in the first call of `fit`.
     model.fit(batches, validation_data=batches, verbose=0)
-
-    def refused(*arguments):
-        raise AssertionError("computed for all words")
 
     monkeypatch.setattr(type(model.mixture), "copy_distribution", refused)
     found = model.fit(batches, validation_data=batches, verbose=0).history
@@ -192,9 +193,6 @@ def test_training_takes_a_sample_of_the_words(mixture, monkeypatch):
     model = make(mixture(), head=OutputProjection(num_sampled=6))
     model.compile(keras.optimizers.SGD(0.1))
     batches = Batches(text(61), batch_size=2, segment_length=10)
-
-    def refused(*arguments):
-        raise AssertionError("computed for all words")
 
     model.fit(batches, verbose=0)
     monkeypatch.setattr(projection, "token_losses", refused)

@@ -200,10 +200,7 @@ def test_memory_in_a_model_of_ones_own_is_quantized(reloaded):
         _ = memory.nothing
 
 
-@pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow",
-    reason="every backend's models are exported by the TensorFlow backend",
-)
+@pytest.mark.backend("tensorflow")
 def test_quantized_models_are_served(tmp_path):
     import tensorflow as tf
 
