@@ -12,8 +12,10 @@ def language_model(*recurrent, size=11, **arguments):
     return memlm.LanguageModel(size, 4, [*recurrent], **arguments)
 
 
-def of_memory(memory, size):
-    return language_model(keras.layers.GRU(6), size=size, memory=memory)
+def of_memory(kind, *sizes, **options):
+    return lambda size=11: language_model(
+        keras.layers.GRU(6), size=size, memory=kind(*sizes, **options)
+    )
 
 
 def meta_graph(saved_model):
@@ -37,17 +39,12 @@ def tensor_names(saved_model):
     }
 
 
+DeltaRule = memlm.memory.DeltaRule
 # Functions that make a model with a given vocabulary size.
 MODELS = {
-    "induction": lambda size=11: of_memory(
-        memlm.memory.InductionAttention(window=3), size
-    ),
-    "delta_rule": lambda size=11: of_memory(
-        memlm.memory.DeltaRule(2, 4, kernel_size=3, decay=True), size
-    ),
-    "holographic": lambda size=11: of_memory(
-        memlm.memory.DeltaRule(3, 2, decay=True, holographic=True), size
-    ),
+    "induction": of_memory(memlm.memory.InductionAttention, 3),
+    "delta_rule": of_memory(DeltaRule, 2, 4, kernel_size=3, decay=True),
+    "holographic": of_memory(DeltaRule, 3, 2, decay=True, holographic=True),
     "in_bfloat16": lambda size=11: language_model(
         keras.layers.LSTM(6, dtype="mixed_bfloat16"),
         size=size,

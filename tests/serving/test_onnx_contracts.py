@@ -91,34 +91,28 @@ def test_rescoring(lm, tmp_path):
     assert (properties["eos_id"], properties["vocab_size"]) == ("1", str(V))
 
 
-def test_ids_that_are_not_the_recognisers_are_refused(lm, tokens, tmp_path):
+def begun():
+    """Returns a model with an initial state that is not zero."""
+    return memlm.LanguageModel(V, 4, [onnx_runs.CellThatBegins(6)])
+
+
+def test_what_a_recogniser_cannot_read_is_refused(lm, tokens, tmp_path):
     swapped = tmp_path / "tokens.txt"
     text = tokens.read_text()
     swapped.write_text(text.replace("_1 ", "_x ").replace("_2 ", "_1 "))
-    plain = memlm.LanguageModel(V, 4, [keras.layers.GRU(4)])
+    plain, words = begun(), {"vocabulary": lm.vocabulary}
     onnx = {"path": tmp_path / "lm.onnx", "format": "onnx"}
     sherpa = {**onnx, "contract": "sherpa"}
     for model, arguments, message in (
         (lm, {**sherpa, "tokens": swapped}, "`tokens` must list the tokens"),
         (plain, sherpa, "from_tokens_file.*NoneType"),
+        (plain, sherpa | words, "another initial state in recurr"),
         (lm, {**onnx, "tokens": tokens}, "`tokens` needs a `contract`"),
         (lm, {**onnx, "contract": "kaldi"}, "one of 'sherpa', 's.*kaldi"),
     ):
         with pytest.raises(ValueError, match=message):
             export(model, **arguments)
     assert [path.name for path in tmp_path.iterdir()] == ["tokens.txt"]
-
-
-def begun():
-    """Returns a model with an initial state that is not zero."""
-    return memlm.LanguageModel(V, 4, [onnx_runs.CellThatBegins(6)])
-
-
-def test_a_state_that_does_not_begin_with_zeros_is_refused(tokens, tmp_path):
-    words = memlm.data.SubwordVocabulary.from_tokens_file(tokens, unit="words")
-    options = {"format": "onnx", "contract": "sherpa"}
-    with pytest.raises(ValueError, match="another initial state in recurr"):
-        export(begun(), tmp_path / "lm.onnx", words, **options)
 
 
 # === Triton ===

@@ -140,19 +140,14 @@ def test_length_is_limited_by_the_export(served):
 def test_fingerprints_are_of_weights_and_vocabulary(vocabulary):
     from memlm_keras.serving.saved_model import fingerprint
 
-    def model(seed):
+    def number(seed=1, words=vocabulary, **state):
         keras.utils.set_random_seed(seed)
-        return model_of(vocabulary, keras.layers.GRU(6))
+        model = model_of(vocabulary, keras.layers.GRU(6))
+        return fingerprint(model, words, state)
 
     end, _, *words = vocabulary.tokens
     other = memlm.data.Vocabulary([end, *words[::-1]])
     assert len(other) == len(vocabulary)
-    numbers = [
-        fingerprint(model(1), vocabulary, {}),
-        fingerprint(model(2), vocabulary, {}),
-        fingerprint(model(1), other, {}),
-        fingerprint(model(1), vocabulary, {"memory": 3}),
-    ]
-    assert len(set(numbers)) == 4
-    assert fingerprint(model(1), vocabulary, {}) == numbers[0]
-    assert all(0 < number < 2**31 for number in numbers)
+    numbers = [number(), number(2), number(words=other), number(memory=3)]
+    assert len(set(numbers)) == 4 and number() == numbers[0]
+    assert all(0 < each < 2**31 for each in numbers)
