@@ -18,13 +18,12 @@ def document_starts(draw, num_tokens):
 @st.composite
 def settings_of_batches(draw, documents):
     num_tokens = draw(st.integers(1, 90))
+    starts = document_starts(num_tokens) if documents else st.none()
     return {
         "tokens": np.arange(1, num_tokens + 1, dtype="int32"),
         "batch_size": draw(st.integers(1, 7)),
         "segment_length": draw(st.integers(1, 9)),
-        "document_starts": draw(document_starts(num_tokens))
-        if documents
-        else None,
+        "document_starts": draw(starts),
     }
 
 

@@ -36,8 +36,6 @@ CELLS = {
     "zoneout": lambda: memlm.cells.ZoneoutLSTMCell(UNITS),
     "associative": lambda: memlm.cells.AssociativeGRUCell(UNITS),
 }
-
-
 # Keras' own recurrent layers.
 LAYERS = {
     "lstm": lambda: [keras.layers.LSTM(UNITS, implementation=1)],

@@ -327,9 +327,8 @@ def test_samples_average_probabilities(scheme):
     assert found.loss == pytest.approx(expected, rel=1e-6)
     expected = -np.sum(scores.mean(0) * weights)
     beside = found.others["mean_log_probability"]
-    assert beside.loss == pytest.approx(expected, rel=1e-6) and (
-        beside.loss > found.loss
-    )
+    assert beside.loss == pytest.approx(expected, rel=1e-6)
+    assert beside.loss > found.loss
     assert result(3, seed=4).loss == found.loss
     assert result(3, seed=5).loss != found.loss
     first, second = scores[:2]

@@ -15,8 +15,6 @@ from memlm_keras.data import Batches
 
 pytestmark = pytest.mark.backend
 
-# === Reading in pieces equals reading at once ===
-
 
 @every_model
 def test_the_whole_equals_its_steps(recurrent, memory):

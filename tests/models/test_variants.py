@@ -72,15 +72,10 @@ def test_masked_weights_are_masked_activations(rates, tie_embeddings):
     model = make(lstms(**rates), tie_embeddings=tie_embeddings, **RATES)
     fixed = model.with_fixed_dropout(3)
     masks = draw_masks(model, 3)
-    for mask, rate in [
-        *((mask, rates.get("dropout", 0)) for mask in masks["kernels"]),
-        *(
-            (mask, rates.get("recurrent_dropout", 0))
-            for mask in masks["recurrent_kernels"]
-        ),
-    ]:
+    for name in ("kernels", "recurrent_kernels"):
+        rate = rates.get(name.replace("kernels", "dropout"), 0)
         per_gate = rate and "recurrent_dropout" in rates
-        assert len(mask) == (4 if per_gate else 1)
+        assert {*map(len, masks[name])} == {4 if per_gate else 1}
     embeddings = array(model.embedding.embeddings).astype("float64")
     kernel = embeddings.T if tie_embeddings else array(model.head.kernel)
     weights = {
