@@ -18,8 +18,8 @@ from memlm_keras.masking import masked_softmax
 class LSTMNetworkCell(DistinctKernels, ProjectedCell):
     """An LSTM that attends to all its earlier states (LSTMN).
 
-    The cell keeps its earlier states on a tape, and reads a mixture of them
-    instead of the last state:
+    The cell stores its earlier states on a tape, and reads a weighted mean of
+    the stored states instead of the last state:
 
         a_i   = v . tanh(W_h h_i + W_x x_t + W_h~ h~_{t-1})          (4)
         s     = softmax(a)                                           (5)
@@ -38,8 +38,8 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         r_t   = sigm(W_r [x_t; gamma~_t])                            (13)
         c_t   = r_t * alpha~_t + f * c~_t + i * g                    (14)
 
-    With an empty source tape, the cell computes the same as without `fusion`,
-    so one cell can read both sequences.
+    With an empty source tape, `fusion` changes nothing, so the same cell can
+    read both the source and the target.
 
     | equations | weight | shape |
     |---|---|---|
@@ -52,19 +52,19 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
 
     Args:
         units: integer, H.
-        window: integer, L, number of states on the tape; a new state replaces
-            the oldest. Source and target need cells with the same `window`.
-        fusion: whether the cell reads the tape of a source.
+        window: integer, L, number of stored states; a new state replaces the
+            oldest. Source and target need cells with the same `window`.
+        fusion: whether the cell also attends to the tape of a source.
         kernel_initializer: initializer of all matrices.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
         inputs: float tensor `(B, d)`.
-        states: list of `h_{t-1}`, `(B, H)`; `h~_{t-1}`, `(B, H)`; the filled
-            slots of the tape, `(B, L)`, ones and zeros; and the flat tape,
-            `(B, 3 L H)`, whose slots contain `W_h h_i`, `h_i` and `c_i`, the
-            most recent last. `fusion` adds `gamma~_{t-1}`, `(B, H)`, and the
-            filled slots and the flat tape of the source.
+        states: list of `h_{t-1}`, `(B, H)`; `h~_{t-1}`, `(B, H)`; a
+            mask of the tape, `(B, L)`, 1.0 for slots that store a state; and
+            the tape, `(B, 3 L H)`, whose slots contain `W_h h_i`, `h_i` and
+            `c_i`, the most recent last. `fusion` adds `gamma~_{t-1}`,
+            `(B, H)`, and the mask and the tape of the source.
 
     Returns:
         A tuple of `h_t`, `(B, H)`, and the list of new states.
@@ -82,7 +82,7 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
     (2, 7, 16)
     """  # noqa: E501
 
-    # The tape of a target sequence starts empty.
+    # A target sequence starts without stored states.
     continues_source = False
 
     def __init__(
@@ -110,17 +110,17 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
 
     @property
     def memory_identity(self):
-        """Settings that must agree if a cell reads another's tape."""
+        """Settings that the cells of source and target must share."""
         return {"window": self.window, "units": self.units}
 
     def states_after_source(self, states):
-        """Returns a target's initial states: zeros and the source's tape."""
+        """Returns the target's initial states: zeros, and the source's tape."""
         output, read, filled, tape = states[:4]
         states = output, read, filled[:, :0], tape[:, :0], read
         return [*map(ops.zeros_like, states), filled, tape]
 
     def empty_states(self, batch_size):
-        """Returns initial states whose tapes have no slots."""
+        """Returns initial states without slots for stored states."""
         h = self.units
         sizes = [h, h, 0, 0, h, 0, 0] if self.fusion else [h, h, 0, 0]
         return [ops.zeros((batch_size, n), self.compute_dtype) for n in sizes]
@@ -150,8 +150,8 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         return ops.matmul(inputs, self.kernel)
 
     def begin(self, states, steps=None):
-        """Splits tapes into values and keys (`W_g gamma_j` for a source). Adds
-        `steps` empty slots; `None` fills up the window."""
+        """Splits tapes into keys, which queries are compared with, and values;
+        adds `steps` empty slots, or, for `None`, as many as fit."""
         states, h = list(states), self.units
         for index in reversed(range(2, len(states), 3)):
             filled, tape = states[index : index + 2]
@@ -171,7 +171,7 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         return states
 
     def end(self, states):
-        """Joins keys and values to tapes, and pads tapes to the window."""
+        """Joins keys and values to tapes with as many slots as the window."""
         states = list(states)
         for index in reversed(range(2, len(states), 4)):
             filled, *slots = states[index : index + 3]
@@ -191,7 +191,7 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
 
     def step(self, projected, states, grows=False):
         """Returns `h_t` and new states, in the form that `begin` returns. With
-        `grows`, a step adds a slot to the tape until the window is full."""
+        `grows`, the tape grows by a slot at each step until it is full."""
         h = self.units
         _, read, *tape = states[:5]
         query = projected[:, 4 * h : 5 * h] + ops.matmul(read, self.read_kernel)
@@ -220,7 +220,7 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         return output, [output, hidden, *tape, *source]
 
     def _attend(self, tape, query, score_kernel):
-        """Attends to a tape; returns the mixed hidden and cell states."""
+        """Returns weighted means of a tape's hidden states and cell states."""
         filled, *slots = tape
         if not filled.shape[1]:
             return ops.zeros_like(query), ops.zeros_like(query)

@@ -36,11 +36,11 @@ class ProjectedRNN(keras.layers.RNN):
     * `noise(inputs)`, used if the attribute `is_noisy` is true, as in
       `ZoneoutLSTMCell`: draws the noise of a whole sequence in training;
       `step(projected, states, noise)` then gets one step's noise.
-    * `empty_states(batch_size)`, `begin(states, steps)`, `end(states)` and a
-      `step` with `grows`, as in `LSTMNetworkCell`: make small initial states,
-      and convert states before and after a loop in which states may grow.
-    * `step_function()`, as in `AssociativeMemoryCell`: returns a `step` that
-      computes the tensors that all steps share only once.
+    * `empty_states(batch_size)`, `begin(states, steps)` and `end(states)`, as
+      in `LSTMNetworkCell`: return short initial states, and convert states
+      before and after a loop. With `grows=True`, `step` lengthens its states.
+    * `step_function()`, as in `AssociativeMemoryCell`: computes tensors that
+      are the same in all steps once, and returns a `step` that uses them.
     * `run(projected, states, mask)`, used if the attribute `has_own_gradient`
       is true, as in `AssociativeGRUCell`: replaces the loop in float32
       training.
@@ -109,7 +109,7 @@ class ProjectedRNN(keras.layers.RNN):
         if hasattr(cell, "step_function"):
             step = cell.step_function()
         if hasattr(cell, "begin"):
-            # Only on PyTorch without a mask may shapes change in Keras' loop.
+            # Keras' loop on PyTorch, without a mask, lets states change shape.
             grows = mask is None and keras.backend.backend() == "torch"
             step = functools.partial(step, grows=grows)
             steps = 0 if grows else sequences.shape[1]

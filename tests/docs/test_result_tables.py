@@ -27,7 +27,7 @@ LOGS = {
     "quickstart": ["quickstart"],
     "README": "paper defaults pairs kneser_ney".split(),
     "recall": ["recall"],
-    "salton2017": ["paper", "small", "defaults"],
+    "salton2017": ["paper", "small"],
     "tran2016": ["paper", "kneser_ney"],
     "weissenborn2016": ["paper", "pairs", "autoencoding"],
 }
@@ -43,10 +43,10 @@ COLUMNS = {
         "ours": "small/ptb-{row}-training_lines1000-.*-output_biasTrue"
         "(-other_words{words})?"
     },
-    "README": {"ours": "(paper/(ptb|sick)|defaults/ptb)[-_]{row}"},
+    "README": {"ours": "paper/(ptb|sick)-{row}"},
     "salton2017": {
         "ours": "small/ptb-{row}-.*-learning_rate0.5-halve_after8"
-        "|(paper|defaults)/ptb[-_]{row}"
+        "|paper/ptb-{row}"
     },
     "tran2016": {"ours: published size, Penn Treebank": "paper/ptb-{row}"},
     "weissenborn2016": {
