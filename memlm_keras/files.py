@@ -16,6 +16,7 @@ import pathlib
 import re
 import shutil
 import socket
+import stat
 import sys
 import threading
 import time
@@ -35,7 +36,7 @@ def atomic_path(path):
     path = pathlib.Path(path)
     if path.is_symlink():
         path = path.resolve()
-    if path.exists() and not (path.is_file() or path.is_dir()):
+    if _kind(path) == "device":
         raise ValueError(
             f"Cannot write {path}: it is a device or a pipe. Choose another "
             "path"
@@ -54,8 +55,7 @@ def atomic_path(path):
                     f"Nothing was written for {path}: the block under "
                     f"`atomic_path` must write to {temporary}."
                 )
-            if path.exists() and path.is_dir() != temporary.is_dir():
-                kind = "folder" if path.is_dir() else "file"
+            if (kind := _kind(path)) not in (None, _kind(temporary)):
                 raise ValueError(
                     f"Cannot write {path}: it is a {kind}, which would be "
                     "lost. Choose another path"
@@ -70,6 +70,16 @@ def atomic_path(path):
             "The previous file is unchanged. Free some space, or choose "
             "another folder",
         ) from error
+
+
+def _kind(path):
+    """Returns `"file"`, `"folder"`, `"device"`, or `None` if nothing exists."""
+    with contextlib.suppress(OSError):
+        # One system call: another process may move the path between two.
+        mode = os.stat(path).st_mode
+        if stat.S_ISDIR(mode):
+            return "folder"
+        return "file" if stat.S_ISREG(mode) else "device"
 
 
 def write_text(path, text):
