@@ -8,8 +8,9 @@ memory at each step, and update the gradient of each matrix at each step. Here:
   that the step wrote;
 * the gradient of a matrix is one product over all steps, after the loop;
 * keys and their gradients are permuted by look-ups, never by a slow scatter;
-* the backward loop slices the inputs of a step one step earlier, since XLA on a
-  CPU would otherwise repeat the slicing for each copy of the memory.
+* each iteration of the backward loop slices the inputs of the next one, and
+  passes the slice on as a state: otherwise, XLA on a CPU would repeat slicing
+  for each of the N_c copies of the associative memory.
 
 Gradients equal those of automatic differentiation, up to rounding. Only float32
 is supported, since bfloat16 is too inexact to recover a memory by subtraction.
@@ -89,8 +90,9 @@ def loop(step, inputs, states, go_backwards=False):
         inputs,
         states,
         go_backwards=go_backwards,
-        # The number of steps is a tensor if the sequence length is unknown. The
-        # list prevents Keras from using the tensor as the lengths of the rows.
+        # The number of steps is a tensor if the sequence length is unknown. As
+        # `input_length`, Keras would use a tensor that is not in a list as the
+        # lengths of the rows.
         input_length=[ops.shape(keras.tree.flatten(inputs)[0])[0]],
         time_major=True,
     )
@@ -215,9 +217,9 @@ def _add(memory, keys, value):
 
 
 def _keys_gradient(memory, value):
-    """Returns the gradient of keys. For a write, pass the gradient of the
-    memory and the written value; for a read, pass the memory and the gradient
-    of the value that was read."""
+    """Returns the gradient of keys. For a write, `memory` is the gradient of
+    the memory, and `value` is the written value. For a read, `memory` is the
+    memory itself, and `value` is the gradient of the value that was read."""
     re, im = split(value[:, None], 0)
     return complex_vectors.encode(memory, (re, -im))
 
@@ -267,8 +269,9 @@ def _run_in_place(cell, projected, states, mask):
 
 
 def _halves(vectors, count=None):
-    """Views vectors as real and imaginary halves, `(..., 2, H / 2)`; `count`
-    joined vectors `(..., B, count H)` as `(..., count, B, 2, H / 2)`."""
+    """Views vectors `(..., H)` as real and imaginary halves `(..., 2, H / 2)`.
+    With `count`, first splits each row `(..., B, count H)` into `count`
+    vectors; the result is then `(..., count, B, 2, H / 2)`."""
     if vectors.is_complex():
         return torch.view_as_real(vectors).transpose(-1, -2)
     if count:
@@ -276,7 +279,8 @@ def _halves(vectors, count=None):
     return vectors.unflatten(-1, (2, -1))
 
 
-# Views of columns: all, unnormalized keys, both gates, each gate, candidate.
+# Views of a tensor of projected inputs: all columns, the keys before they are
+# normalized, both gates, each of the gates, and the candidate.
 _Parts = collections.namedtuple("_Parts", "all raw both update reset candidate")
 
 
@@ -297,8 +301,8 @@ class _Loop:
         self.copies, self.numbers = positions.shape
         first = torch.arange(self.copies, device=positions.device)
         inverse = first[:, None] * self.numbers + positions.argsort(dim=1)
-        # Indices of all copies for each key, since `gather` takes less than
-        # half of the time of `index_select` here.
+        # Repeat the permutations for each row: `gather` needs indices for each
+        # row, but takes less than half of the time of `index_select`.
         self.positions, self.inverse = (
             index.flatten().long().expand(self.num_keys * batch, -1)
             for index in (positions, inverse)
@@ -337,8 +341,9 @@ class _Loop:
         written = memories.new_empty(time, batch, 1, self.numbers)
         outputs = columns.new_empty(time + 1, batch, h)
         outputs[0] = hidden
-        # For each step: the value read from each memory, then the first value
-        # times the reset gate, which only the candidate reads, as in a GRU.
+        # The columns of each step: the values read from all memories, then the
+        # product of the reset gate and the first value. As in a GRU, only the
+        # candidate depends on this product.
         values = columns.new_empty(time, batch, (count + 1) * h)
         steps = _steps(
             **self._parts(columns)._asdict(),
@@ -387,12 +392,13 @@ class _Loop:
         to_hidden, to_values, to_candidate = (k.T.contiguous() for k in kept[1])
         _, _, _, update, reset, candidate = self._parts(columns)
         d = self._parts(torch.empty_like(columns))
-        # `d` first contains factors, which the loop multiplies by gradients.
+        # `d` holds local derivatives until the loop applies the chain rule.
         torch.mul(outputs[1:] - values[..., :h], 1 - update, out=d.update)
         torch.mul(values[..., -h:], 1 - reset, out=d.reset)
         torch.mul(update, 1 - candidate**2, out=d.candidate)
-        # If an element k = z / |z| of a key has the gradient d, z has the
-        # gradient (d - k Re(conj(k) d)) / |z| = (d - k^2 conj(d)) / 2 |z|.
+        # Each complex number z of a key is normalized, k = z / |z|. From the
+        # gradient d of k follows the gradient of z:
+        # (d - k Re(conj(k) d)) / |z| = (d - k^2 conj(d)) / 2 |z|.
         by_key = 1 / lengths.clamp(min=self.least[1])
         shrink = (lengths > self.least[0]) * by_key / 2
         by_conjugate = keys * keys * shrink

@@ -29,17 +29,17 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         h_t   = o * tanh(c_t)                                        (9)
 
     Index i runs over earlier steps, i < t. Before the first step, all states
-    are zero. With `fusion` (the paper's deep attention fusion), the cell also
-    attends to the tape of a source sequence, with hidden states `gamma_j` and
-    cell states `alpha_j`:
+    are zero. The paper calls the stored states a tape. With `fusion` (the
+    paper's deep attention fusion), the cell also attends to the stored states
+    of a source sequence, its hidden states `gamma_j` and cell states `alpha_j`:
 
         b_j   = u . tanh(W_g gamma_j + W_y x_t + W_g~ gamma~_{t-1})  (10)
         gamma~_t, alpha~_t = sums by softmax(b)                      (11, 12)
         r_t   = sigm(W_r [x_t; gamma~_t])                            (13)
         c_t   = r_t * alpha~_t + f * c~_t + i * g                    (14)
 
-    With an empty source tape, `fusion` changes nothing, so the same cell can
-    read both the source and the target.
+    If no source states are stored, a cell with `fusion` computes Equations 4 to
+    9, so the same cell can read both the source and the target.
 
     | equations | weight | shape |
     |---|---|---|
@@ -54,17 +54,17 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         units: integer, H.
         window: integer, L, number of stored states; a new state replaces the
             oldest. Source and target need cells with the same `window`.
-        fusion: whether the cell also attends to the tape of a source.
+        fusion: whether the cell also attends to stored states of a source.
         kernel_initializer: initializer of all matrices.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
         inputs: float tensor `(B, d)`.
-        states: list of `h_{t-1}`, `(B, H)`; `h~_{t-1}`, `(B, H)`; a
-            mask of the tape, `(B, L)`, 1.0 for slots that store a state; and
-            the tape, `(B, 3 L H)`, whose slots contain `W_h h_i`, `h_i` and
-            `c_i`, the most recent last. `fusion` adds `gamma~_{t-1}`,
-            `(B, H)`, and the mask and the tape of the source.
+        states: list of `h_{t-1}`, `(B, H)`; the last read `h~_{t-1}`, `(B, H)`;
+            a mask, `(B, L)`, 1.0 for slots that store a state; and all L slots,
+            `(B, 3 L H)`. A slot contains `W_h h_i`, `h_i` and `c_i`; the last
+            slot has the most recent state. With `fusion`, the list continues
+            with `gamma~_{t-1}`, `(B, H)`, and the source's mask and slots.
 
     Returns:
         A tuple of `h_t`, `(B, H)`, and the list of new states.
@@ -114,7 +114,8 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         return {"window": self.window, "units": self.units}
 
     def states_after_source(self, states):
-        """Returns the target's initial states: zeros, and the source's tape."""
+        """Returns initial states for the target sequence: zeros, and the states
+        that the cell stored for the source."""
         output, read, filled, tape = states[:4]
         states = output, read, filled[:, :0], tape[:, :0], read
         return [*map(ops.zeros_like, states), filled, tape]
@@ -150,8 +151,8 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         return ops.matmul(inputs, self.kernel)
 
     def begin(self, states, steps=None):
-        """Splits tapes into keys, which queries are compared with, and values;
-        adds `steps` empty slots, or, for `None`, as many as fit."""
+        """Splits stored states into keys, which are compared with queries, and
+        values. Adds `steps` empty slots, or fills the window for `None`."""
         states, h = list(states), self.units
         for index in reversed(range(2, len(states), 3)):
             filled, tape = states[index : index + 2]
@@ -171,7 +172,7 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         return states
 
     def end(self, states):
-        """Joins keys and values to tapes with as many slots as the window."""
+        """Joins keys and values, and adds empty slots to fill the window."""
         states = list(states)
         for index in reversed(range(2, len(states), 4)):
             filled, *slots = states[index : index + 3]
@@ -191,7 +192,7 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
 
     def step(self, projected, states, grows=False):
         """Returns `h_t` and new states, in the form that `begin` returns. With
-        `grows`, the tape grows by a slot at each step until it is full."""
+        `grows`, each step adds a slot until the window is full."""
         h = self.units
         _, read, *tape = states[:5]
         query = projected[:, 4 * h : 5 * h] + ops.matmul(read, self.read_kernel)
@@ -220,7 +221,7 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         return output, [output, hidden, *tape, *source]
 
     def _attend(self, tape, query, score_kernel):
-        """Returns weighted means of a tape's hidden states and cell states."""
+        """Returns weighted means of stored hidden states and cell states."""
         filled, *slots = tape
         if not filled.shape[1]:
             return ops.zeros_like(query), ops.zeros_like(query)

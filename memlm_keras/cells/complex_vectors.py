@@ -2,9 +2,9 @@
 
 Weissenborn (2016), Section 3.1, after Plate (1995) and Danihelka et al. (2016).
 A vector `r = [r_re; r_im]` of H real numbers, H even, represents H / 2 complex
-numbers. States of layers contain such real vectors. The functions below take
-pairs `(r_re, r_im)`, so that a step of a loop need not join the halves; `(x)`
-is the complex product.
+numbers. The states of layers contain the real vector `r`. The functions below
+take pairs `(r_re, r_im)`, so that a step of a loop need not join the halves;
+`(x)` is the complex product.
 
 Shapes use B (batch), H (units) and N_c (copies of the memory).
 """
@@ -17,7 +17,7 @@ from memlm_keras.gradients import divide_by_length
 from memlm_keras.gradients import divide_by_length_gradient
 from memlm_keras.gradients import length_of
 
-# For each `key`, the least divisors of a key's elements and their gradients.
+# For each `key`, lower bounds of the divisors in `normalize` and its gradient.
 KEYS = {"bound": (1.0, 1.0), "unit": UNIT}
 
 
@@ -43,8 +43,8 @@ def encode(key, value):
 
 
 def normalize(vector, key="bound"):
-    """Divides each complex number by its modulus, or by the minimum
-    `KEYS[key][0]` if that is larger; Weissenborn (2016), Equations 9, 10."""
+    """Divides each complex number z by the larger of |z| and `KEYS[key][0]`;
+    Weissenborn (2016), Equations 9, 10."""
     return divide_by_length(vector, KEYS[key])
 
 

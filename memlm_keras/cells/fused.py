@@ -69,7 +69,8 @@ def _is_usual(layer, inputs, training):
     if isinstance(inputs, keras.KerasTensor) or not layer.built:
         return False
     if inputs.shape[1] == 1:
-        # A single step needs no loop, and PyTorch would repack the weights.
+        # For one step, a faster loop saves no time, and PyTorch's LSTM would
+        # first copy the weights into another layout.
         return False
     cell = layer.cell
     drops = training and (cell.dropout or cell.recurrent_dropout)
@@ -263,7 +264,7 @@ def _torch_backward(kept, d_outputs, d_hidden, d_cell):
     time, batch, columns = gates.shape
     units = columns // 4
     i, f, g, o = gates.chunk(4, dim=-1)
-    # `d_gates` first contains factors, which the loop multiplies by gradients.
+    # `d_gates` holds local derivatives until the loop applies the chain rule.
     d_gates = torch.empty_like(gates)
     d_i, d_f, d_g, d_o = d_gates.chunk(4, dim=-1)
     torch.mul(g, i * (1 - i), out=d_i)

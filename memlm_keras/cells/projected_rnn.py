@@ -109,7 +109,8 @@ class ProjectedRNN(keras.layers.RNN):
         if hasattr(cell, "step_function"):
             step = cell.step_function()
         if hasattr(cell, "begin"):
-            # Keras' loop on PyTorch, without a mask, lets states change shape.
+            # States can grow only in Keras' loop on PyTorch without a mask; in
+            # other loops, the shapes of states must not change.
             grows = mask is None and keras.backend.backend() == "torch"
             step = functools.partial(step, grows=grows)
             steps = 0 if grows else sequences.shape[1]

@@ -17,11 +17,9 @@ MASKS = ("step", "sequence")
 
 
 class NoisyCell(Int8Kernels):
-    """Base class of cells that draw noise before the loop over time.
-
-    Subclasses implement `step(projected, states, noise=None)` and
-    `noise(inputs)`, from `(B, T, input_dim)` to `(B, T, ...)`.
-    """
+    """Base class of cells that draw noise before the loop over time. Subclasses
+    implement `step(projected, states, noise=None)` and `noise(inputs)`, from
+    `(B, T, input_dim)` to `(B, T, ...)`."""
 
     def __init__(self, units, **kwargs):
         for name in ("dropout", "recurrent_dropout"):
@@ -160,7 +158,7 @@ class DroppedCandidate(NoisyCell):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class RecurrentDropoutLSTMCell(DroppedCandidate, NoisyLSTMCell):
-    """LSTM cell with dropout of the candidate only (recurrent dropout).
+    """LSTM cell with recurrent dropout: a dropout mask on the candidate only.
 
     Semeniuta et al. (2016), Section 3; `i, f, g, o` are the gates and the
     candidate of an LSTM, and `d` is a dropout mask:

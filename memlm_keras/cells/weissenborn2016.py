@@ -35,12 +35,13 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
     """
 
     # A read returns a stored value times |r|^2, so a key r must not be small.
-    # Models therefore initialize the embeddings that an associative cell reads
-    # by U(-0.5, 0.5), about the range of GloVe's vectors.
+    # Small embeddings make small keys. Models therefore initialize embeddings
+    # below an associative cell by U(-0.5, 0.5), a range like that of GloVe.
     embedding_range = 0.5
-    # Which key reads the memory of a source: "shared", "separate" or `None`.
+    # The key with which the cell reads the memory of a source: "shared" for the
+    # key of its own memory, "separate" for a second key, `None` for no source.
     source_key = None
-    # Sizes of the states that are not stored in the memory.
+    # Sizes of the states other than the output and the associative memory.
     remainder = ()
 
     def __init__(self, num_copies, seed, kernel_initializer, key, **kwargs):
@@ -122,12 +123,11 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         )
 
     def read_all(self, projected_keys, memories, permute, axis=-1):
-        """Reads `memories` with keys computed from `projected_keys`.
-
-        `permute` computes the N_c copies of a key. Returns those of the first
-        key, real and imaginary parts `(B, N_c, H / 2)`, and the list of the
-        values read, each `(B, H)`. With `axis=0`, axes are in reverse order.
-        """
+        """Reads `memories` with keys computed from `projected_keys`. `permute`
+        computes the N_c copies of a key. Returns the copies of the first key,
+        as real and imaginary parts `(B, N_c, H / 2)`, and a list of the values
+        `(B, H)` read from the memories. With `axis=0`, all tensors have their
+        axes in reverse order, such as `(H, B)`."""
         keys = [
             permute(self.as_key(complex_vectors.split(projected, axis)))
             for projected in ops.split(projected_keys, self.num_keys, axis=axis)
@@ -144,8 +144,8 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         return complex_vectors.normalize(vector, self.key)
 
     def memories(self, states):
-        """Returns `copies` of the memory and, if any, of the source's
-        memory."""
+        """Returns a list of pairs made by `copies`: from the cell's own memory
+        and, with a source, from the source's memory."""
         flat = [states[1]]
         if self.source_key is not None:
             flat.append(states[-1])
@@ -156,7 +156,8 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         return self.step_function()(projected, states)
 
     def step_function(self):
-        """Returns a `step` that calls `shared_by_steps` only once."""
+        """Returns a function like `step` for a loop: the tensors that all steps
+        share are computed only once, by `shared_by_steps`."""
         shared = self.shared_by_steps()
 
         def step(projected, states):
@@ -170,12 +171,11 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         return complex_vectors.matrix_of(self.permutations, self.compute_dtype)
 
     def trace(self, projected, states, training=None, shared=None):
-        """Computes one step; `shared` is a result of `shared_by_steps`.
-
-        Returns the output, the list of new states, and a dict of tensors
-        `(B, H)`: the `"key"`, the value `"read"`, the new `"state"`, the change
-        `"written"` and, with a source, the value read from it, `"source"`.
-        """
+        """Computes one step; `shared` is a result of `shared_by_steps`. Returns
+        the output, the list of new states, and a dict of tensors `(B, H)`: the
+        `"key"`, the value `"read"` from the memory, the new `"state"`, the
+        change `"written"` to the memory and, with a source, the value read from
+        the source's memory, `"source"`."""
         raise NotImplementedError(
             f"{type(self).__name__} must implement `trace`."
         )
@@ -202,7 +202,8 @@ class AssociativeGRUCell(AssociativeCell):
 
     The gates follow the paper's code: `u` multiplies the candidate, and initial
     biases are 1 for gates and 0 for the candidate. A comment in the paper's
-    code calls `u` "not update"; `update_bias=-1` makes updates small at first.
+    code calls `u` "not update". With `update_bias=-1`, `u` starts near
+    `sigm(-1) = 0.27`, so that updates are small at first.
 
     Equation 12 is a delta rule (docs/papers/weissenborn2016.md). Reading a
     value that was written once multiplies each element by `|r_t|^2`; with
@@ -360,7 +361,8 @@ class AssociativeGRUCell(AssociativeCell):
 
     @property
     def has_own_gradient(self):
-        """Whether `run` can replace steps; false if a subclass has its own."""
+        """Whether `run` computes what a loop over `step` computes, since no
+        subclass overrides `advance`, `trace` or `step`."""
         return all(
             getattr(type(self), name) is getattr(AssociativeGRUCell, name)
             for name in ("advance", "trace", "step")
@@ -409,8 +411,8 @@ class DualAssociativeGRUCell(AssociativeGRUCell):
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments and results are as for `AssociativeGRUCell`, with a third
-    state, which does not change: the source's flat memory, `(B, N_c H)`, passed
-    as an initial state, or zeros without a source.
+    state that no step changes: the final memory of the source, `(B, N_c H)`.
+    Pass this state in `initial_state`; its default is zeros, for no source.
 
     Raises:
         ValueError: as `AssociativeGRUCell`, and if `source_key` is unknown.
@@ -493,9 +495,9 @@ class AssociativeMemoryCell(AssociativeCell):
         A tuple of `h_t`, `(B, k)`, and the list of new states.
 
     Raises:
-        ValueError: if the last state of the cell has an odd size, `num_copies`
-            is not a positive integer, the cell is built for inputs of another
-            size, or the `key` is unknown.
+        ValueError: if the last state of `cell` has an odd size, if `cell` is
+            already built for inputs of another size, if `num_copies` is not a
+            positive integer, or if the argument `key` is unknown.
 
     Example:
 

@@ -17,10 +17,9 @@ _CHUNK = 1 << 20
 
 class EpochBatches(keras.utils.PyDataset):
     """Base class for batches that can start in the middle of an epoch.
-
     Subclasses set `batches_per_epoch` and implement `_batch`. A `Corpus` sets
-    the `vocabulary` of its batches; a model with another one raises an error.
-    """
+    the `vocabulary` of its batches; a model with another one raises an
+    error."""
 
     vocabulary = None
 
@@ -77,11 +76,9 @@ class EpochBatches(keras.utils.PyDataset):
 
 
 class TokenBatches(EpochBatches):
-    """Base class for batches whose rows are slices of a text.
-
-    A `Corpus` sets `document_starts`, the positions at which documents begin,
-    even if the state is carried from one document to the next.
-    """
+    """Base class for batches whose rows are slices of a text. A `Corpus` sets
+    `document_starts`, the positions at which documents begin, even if the state
+    is carried from one document to the next."""
 
     document_starts = None
 

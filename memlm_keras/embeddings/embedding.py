@@ -13,10 +13,10 @@ from memlm_keras.keras_private import set_keras_mask
 def look_up(table, token_ids):
     """Looks up rows of a table.
 
-    On TensorFlow, the gradient of a look-up has one entry for each occurrence
-    of a token. Keras' optimizers would sum the squares of the entries of a
-    token, but Adam and the clipping norm need the square of the sum. `look_up`
-    sums the gradient over all occurrences, as other backends do.
+    On TensorFlow, the gradient of a look-up has one row for each occurrence of
+    a token. Keras' optimizers would square the rows before they sum the rows of
+    a token, but Adam and the clipping norm need the square of the sum. As on
+    JAX and PyTorch, `look_up` sums the gradient over all occurrences first.
 
     Args:
         table: variable or tensor `(rows, units)`.
@@ -63,7 +63,7 @@ class Embedding(Configured, keras.layers.ReversibleEmbedding):
     Call arguments:
         inputs: integer tensor `(batch, time)`; with `reverse`, float tensor
             `(..., output_dim)`.
-        reverse: whether to project to logits.
+        reverse: whether to compute logits by the transposed matrix.
         training: optional bool, whether words are dropped.
 
     Raises:
@@ -153,8 +153,9 @@ class GradientMask(Configured, keras.layers.Layer):
     or weight decay may still change frozen vectors;
     `memlm_keras.training.FreezeEmbeddings` restores them after each batch.
 
-    The mask is a weight, so it may change during `fit` without compiling again.
-    The mask is not saved: a loaded model has no frozen words.
+    The mask is a variable, not a constant of the compiled training step, so a
+    change of the mask during `fit` needs no compilation. The mask is not saved:
+    a loaded model has no frozen words.
 
     Args:
         vocabulary_size: integer, V.

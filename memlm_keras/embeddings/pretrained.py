@@ -166,8 +166,8 @@ def _lines(path, verbose):
 
 
 def _shape(first):
-    """Returns the dimension of the vectors and, before it, their number, which
-    is `None` if the first line of the file does not contain it."""
+    """Returns the number of vectors and their dimension. The number is `None`
+    if the first line of the file does not contain the number."""
     numbers = [
         len(list(itertools.takewhile(_is_number, reversed(fields[1:]))))
         for fields in first

@@ -110,10 +110,8 @@ class Memory(Configured, keras.layers.Layer):
         self.supports_masking = True
 
     def initial_state(self, batch_size):
-        """Returns the state before the first token, a dict of tensors.
-
-        By default, returns the initial state of the sliding window `recent`.
-        """
+        """Returns the state before the first token, a dict of tensors. By
+        default, returns the initial state of the sliding window `recent`."""
         if not hasattr(self, "recent"):
             raise NotImplementedError(
                 f"{type(self).__name__} must implement `initial_state`."
@@ -140,12 +138,10 @@ class Memory(Configured, keras.layers.Layer):
         return None
 
     def read_at(self, positions, outputs, state, token_ids=None, mask=None):
-        """Reads at the steps `positions`, int32 `(batch, queries)`.
-
-        The new state remembers all steps. A memory that implements `remembered`
-        reads only the window before each of `positions`, so the cost does not
-        depend on other steps. A memory without `remembered` reads at all steps.
-        """
+        """Reads at the steps `positions`, int32 `(batch, queries)`. The new
+        state remembers all steps. A memory that implements `remembered` reads
+        only the window before each of `positions`, so the cost does not depend
+        on other steps. A memory without `remembered` reads at all steps."""
         if self.remembered(outputs, token_ids) is None:
             outputs, state, weights = self.read(outputs, state, token_ids, mask)
             return (
@@ -298,11 +294,8 @@ class Memory(Configured, keras.layers.Layer):
 
 class WordMemory(DistinctKernels, Memory):
     """Base class of memories over the `window` most recent words, including the
-    current word.
-
-    Subclasses look words up in tables with `vocabulary_size` rows; a
-    `memlm_keras.LanguageModel` sets a missing size.
-    """
+    current word. Subclasses look words up in tables with `vocabulary_size`
+    rows; a `memlm_keras.LanguageModel` sets a missing size."""
 
     steps_back = 0
 

@@ -488,12 +488,10 @@ def solve(overlap, right):
 
 def inverse(overlap):
     """Inverts `I + overlap` for strictly lower triangular matrices `(matrices,
-    C, C)`.
-
-    With the inverses A' and D' of both blocks on the diagonal, the inverse of
-    `[[A, 0], [C, D]]` is `[[A', 0], [-D' C A', D']]`. A solver for triangular
-    systems was faster, but its gradient hung in XLA on a CPU with two cores.
-    """
+    C, C)`. With the inverses A' and D' of both blocks on the diagonal, the
+    inverse of `[[A, 0], [C, D]]` is `[[A', 0], [-D' C A', D']]`. A solver for
+    triangular systems was faster, but its gradient hung in XLA on a CPU with
+    two cores."""
     size = overlap.shape[-1]
     if size <= _BLOCK:
         return _inverse_of_block(overlap)

@@ -195,10 +195,8 @@ class Mixture(Configured, keras.layers.Layer):
 
     def slide(self, outputs, state, token_ids, mask=None):
         """Appends outputs and words to the window; see `SlidingWindow.slide`.
-
         Returns the extended outputs and words `(batch, slots + time, ...)`, the
-        mask of the filled positions that each step sees, and the new state.
-        """
+        mask of the filled positions that each step sees, and the new state."""
         words = ops.concatenate([state["words"], token_ids], axis=1)
         outputs, seen, state = self.recent.slide(state, outputs, mask)
         state["words"] = self.recent.last(words, mask)

@@ -305,10 +305,8 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
 
     def mean_logits(self, logits, outputs, table):
         """Converts logits of the vectors e_v to logits of their means, mean_v.
-
         Each mean_v is the sum of a multiple of e_v and a multiple of
-        `mean_vector(table)`, so the means of all words need not be stored.
-        """
+        `mean_vector(table)`, so the means of all words need not be stored."""
         common = ops.matmul(outputs, self.mean_vector(table)[:, None])
         return logits + ops.cast(self.rates, logits.dtype) * (common - logits)
 

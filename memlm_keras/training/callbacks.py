@@ -105,12 +105,11 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
 
 
 class CSVLogger(keras.callbacks.CSVLogger):
-    """Writes a whole CSV file after each epoch; a `Checkpoint` saves its rows.
-
+    """Writes the whole CSV log after each epoch; checkpoints contain its rows.
     Keras' logger appends lines: a power cut may truncate the last line, and a
     resumed run may log an epoch twice. Checkpoints of version 1.0 contain no
-    rows of the log; for these, `read()` must return the rows of the log file.
-    """
+    rows of the log; for these, `read()` must return the rows of the log
+    file."""
 
     def __init__(self, filename, read):
         super().__init__(filename)
@@ -122,7 +121,7 @@ class CSVLogger(keras.callbacks.CSVLogger):
         return {"rows": self.rows}
 
     def set_state(self, state):
-        """Restores the result of `get_state`, and writes the file."""
+        """Restores the result of `get_state`, and writes the CSV file."""
         self.rows = state["rows"] if "rows" in state else self.read()
         self._write()
 
@@ -201,15 +200,15 @@ class HalveOnDrop(keras.callbacks.Callback):
 
     Weissenborn (2016, Section 5.1) halves the rate when the validation accuracy
     falls over an epoch. Keras' `ReduceLROnPlateau` compares a metric with its
-    best value, so it also reduces the rate while the metric recovers. Values
-    before a halving are discarded, so the rate is halved at most once in
-    `epochs` epochs.
+    best value, so it also reduces the rate while the metric rises again after a
+    drop. Two halvings are at least `epochs` epochs apart, since a halving
+    discards all values of the metric except the last.
 
     Args:
         monitor: String, name of a metric; larger values are better.
         epochs: Integer, number of epochs of `fit` between the two values of the
             metric that are compared.
-        factor: Float in (0, 1).
+        factor: Float in (0, 1) that multiplies the learning rate.
 
     Raises:
         ValueError: An argument is invalid; or, in `fit`, the metric is not in
@@ -389,7 +388,8 @@ def halve_after(epochs, factor=0.5):
 
     Args:
         epochs: Integer, number of epochs at the initial rate.
-        factor: Float in (0, 1) that multiplies the rate in each further epoch.
+        factor: Float in (0, 1) that multiplies the rate in each epoch after the
+            first `epochs` epochs.
 
     Returns:
         A function for `keras.callbacks.LearningRateScheduler`.

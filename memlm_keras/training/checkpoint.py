@@ -56,9 +56,9 @@ class Checkpoint(keras.callbacks.Callback):
         frequency: Integer or `None`, number of batches between checkpoints
             within an epoch; one is also saved after each epoch.
         learning_rate: Learning rate of a resumed run: `"checkpoint"` for the
-            run's last rate, `"model"` for the compiled model's rate. `None`
-            means `"checkpoint"`, but the model's rate must equal the run's
-            first or last rate.
+            run's last rate, `"model"` for the compiled model's rate. `None` is
+            like `"checkpoint"`, but raises an error if the compiled model's
+            rate is neither the run's first nor the run's last rate.
 
     Raises:
         ValueError: An argument is invalid; or, in the constructor or in `fit`,
@@ -96,8 +96,9 @@ class Checkpoint(keras.callbacks.Callback):
         # Number of batches done in this epoch, and the training metrics after
         # its last batch, which validation overwrites.
         self._done, self._metrics = 0, None
-        # Whether the saved run stopped during validation. Such a run trains the
-        # last batch again to start validation, then restores the saved state.
+        # Whether the saved run stopped during validation. Keras validates only
+        # after a training step, so the resumed run repeats the last step of the
+        # epoch, and then restores the saved state.
         self._validating = False
         if self.path.exists():
             self._saved = read(self.path)
@@ -142,7 +143,7 @@ class Checkpoint(keras.callbacks.Callback):
             if getattr(callback, "stopped_epoch", 0):
                 if callback.wait < callback.patience:
                     callback.stopped_epoch, ended = 0, False
-        # Keras' `BackupAndRestore` sets the first epoch in the same way.
+        # Keras' `BackupAndRestore` also sets this attribute to the first epoch.
         self.model._initial_epoch = sys.maxsize if ended else self._epoch
 
     def on_epoch_begin(self, epoch, logs=None):

@@ -54,8 +54,8 @@ class TokenCrossEntropy(TokenLoss):
 class SentenceCrossEntropy(TokenLoss):
     """Cross-entropy summed over each sentence and averaged over the batch.
 
-    Tran et al. (2016) do not divide by the length of the sentence; their
-    learning rate of 1 and clipping norm of 5 depend on this sum. Rows of
+    Tran et al. (2016) do not divide the sum by the length of the sentence; a
+    learning rate of 1 and a clipping norm of 5 suit sums, not means. Rows of
     `memlm_keras.data.SentenceBatches` without a sentence count in the average,
     so a sentence has the same weight in any batch.
 
@@ -171,8 +171,8 @@ class FusedAdam(keras.optimizers.Adam):
 
         places = [*map(self._get_variable_index, variables)]
         # Keras puts the bias correction into the rate, and adds epsilon to the
-        # uncorrected root. A large step number turns off PyTorch's
-        # correction. The rate stays a tensor to avoid synchronizing the GPU.
+        # uncorrected root. At a large step number, PyTorch's bias correction
+        # is 1. The rate stays a tensor to avoid synchronizing the GPU.
         step = ops.cast(self.iterations, "float32") + 1.0
         rate = learning_rate * ops.sqrt(1.0 - self.beta_2**step)
         rate = rate / (1.0 - self.beta_1**step)

@@ -15,7 +15,7 @@ def data_parallel(devices=None):
 
     The scope is `keras.distribution.DataParallel(...).scope()` on JAX, and
     `tf.distribute.MirroredStrategy(...).scope()` on TensorFlow. Build, train
-    and evaluate the model within the scope.
+    and evaluate the model within `with data_parallel():`.
 
     Args:
         devices: Integer, number of devices; `None` for all.
@@ -93,7 +93,8 @@ def require_divisible(rows, devices):
 def row_layout(shape):
     """Returns the layout that shards rows over devices, or `None`."""
     distribution = keras.distribution.distribution()
-    # Each of several processes keeps all rows of a state, to save the state.
+    # Each of several processes keeps all rows of a state, since a process
+    # cannot save rows that only another process has.
     if distribution is None or distribution.num_processes > 1:
         return None
     return distribution.get_data_layout(shape)
@@ -124,8 +125,8 @@ def num_replicas():
 def assign_rows(variable, value):
     """Assigns this replica's rows in its own copy of a variable; `gather_rows`
     makes the copies equal."""
-    # Communication here would start another replica within this forward pass,
-    # and Keras would mix the layer losses of both replicas.
+    # Do not gather rows in a forward pass: TensorFlow would start another
+    # replica before this one ends, and Keras would mix their layer losses.
     replica = _replica()
     if replica is not None:
         begin, shape = _part_of(replica, variable.shape)
@@ -136,7 +137,7 @@ def assign_rows(variable, value):
 
 
 def gather_rows(model, variables):
-    """Copies every replica's rows to all copies of the variables."""
+    """Copies the rows that each replica assigned to all other replicas."""
     devices = num_devices(model)
     if keras.backend.backend() != "tensorflow" or devices == 1:
         return
@@ -160,7 +161,8 @@ def of_first_replica(model, batch):
 
 
 def share_of_weight(weight, targets):
-    """Divides this replica's sum of weights by the mean sum of all replicas."""
+    """Returns the sum of this replica's sample weights, divided by the mean of
+    the sums of all replicas."""
     # Keras averages the mean losses of replicas. Without this factor, tokens on
     # a replica with more padding would count more.
     replica = _replica()

@@ -13,11 +13,11 @@ from torch.utils import _pytree as pytree
 from memlm_keras.gradients import opaque
 from memlm_keras.keras_private import torch_random
 
-# Number of steps with the same shape before a step's operations are recorded,
-# which takes about as long as that number of steps.
+# Number of steps with a batch shape before the operations are recorded. To
+# record the operations takes about as long as that number of steps.
 AFTER = 50
 MOST_SHAPES = 128
-# With more recorded operations, a replay is not faster than the step.
+# Replaying more operations than this is not faster than running the step.
 MOST_OPERATIONS = 3250
 # Environment variable: 1 runs recorded steps on a GPU as CUDA graphs.
 VARIABLE = "MEMLM_CUDA_GRAPHS"
@@ -101,7 +101,7 @@ class Recording:
             batch = pytree.tree_unflatten(tensors[len(counts) :], structure)
             values, self.logs = pytree.tree_flatten(step(batch))
             if not all(map(torch.is_tensor, values)):
-                raise TypeError("only tensors can be recorded as results")
+                raise TypeError("a recorded step must return only tensors")
             return values
 
         before = [v.value.detach().clone() for v in single]
@@ -123,7 +123,7 @@ class Recording:
             delattr(self.graph, name)
             setattr(self.graph, name, parameter.detach())
         if len(self.graph.graph.nodes) > MOST_OPERATIONS:
-            raise ValueError("the step has too many operations")
+            raise ValueError(f"a step has over {MOST_OPERATIONS} operations")
         self.call = functools.partial(self.graph, *self.counts)
         if pool and on_gpu([*leaves, *(t for _, t, *_ in self.tensors)]):
             self.call = CudaGraph(self.call, pool)
@@ -165,7 +165,7 @@ class CudaGraph:
         for place, tensor in zip(self.inputs, tensors):
             place.copy_(tensor)
         self.graph.replay()
-        # Copy results, since the next replay overwrites their memory.
+        # Copy results: the next replay of the CUDA graph overwrites the memory.
         return [output.clone() for output in self.outputs]
 
     def _capture(self, tensors):
@@ -177,7 +177,7 @@ class CudaGraph:
             self.graph = graph
         except RuntimeError as error:
             why = "a step such as one with dropout cannot be captured"
-            # The end of a failed capture may raise an error of its own.
+            # Ending a failed capture of a CUDA graph may raise a second error.
             for each in (error, error.__context__):
                 if isinstance(each, torch.OutOfMemoryError):
                     why = "the GPU has too little memory; a smaller batch helps"
