@@ -17,7 +17,7 @@ __all__ = [
     "SequenceAutoencoder",
 ]
 
-# Saved models contain objects of these classes. This module registers the
-# classes, since `data` does not import Keras.
+# Keras loads the vocabulary of a saved model only if its class is registered.
+# `memlm_keras.data` does not import Keras: this module registers the classes.
 for _class in (SubwordVocabulary, Tokenizer, Vocabulary):
     keras.saving.register_keras_serializable(package="memlm_keras")(_class)

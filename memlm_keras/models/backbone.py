@@ -17,9 +17,9 @@ class Prediction(NamedTuple):
     """Logits `(batch, time, vocabulary)`, and the log-probability and the loss
     of each target, `(batch, time)`."""
 
-    logits: Any  # `None` if only losses are computed.
+    logits: Any  # The logits are `None` if only losses are computed.
     log_probability: Any = None
-    loss: Any = None  # With a supervised mixture's pointer loss.
+    loss: Any = None  # Includes the pointer loss of a supervised mixture.
 
 
 # === Named states ===
@@ -60,8 +60,8 @@ class Backbone:
     """Runs the layers of a `memlm_keras.LanguageModel`: `forward` calls
     `embed`, `recur`, `remember` and `predict`."""
 
-    # If an embedding has `draws=True`, its `draw(token_ids, units)` samples
-    # matrices, which embedding and head get as the argument `drawn`.
+    # An embedding with `draws=True` has a method `draw`, which samples random
+    # matrices. Embedding and head take these matrices as the argument `drawn`.
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Backbone:
         self.mixture = mixture
         self._below = list(enumerate(recurrent))
         self._above = list(enumerate(recurrent_above, len(recurrent)))
-        # The names of each layer's states, with the structure of the states.
+        # For each layer, the names of its states, nested like the states.
         self._names = []
         for index, layer in (*self._below, *self._above):
             states = layer.get_initial_state(1)
@@ -159,7 +159,7 @@ class Backbone:
         positions=None,
     ):
         """Applies the head and the mixture, if any, to the outputs of all
-        steps. Returns a `Prediction` and the mixture's state."""
+        steps. Returns a `Prediction` and a dict of the mixture's new states."""
         projected = outputs
         if positions is not None:
             projected = take_steps(outputs, positions)
@@ -169,8 +169,9 @@ class Backbone:
         # its state, but does not change the prediction.
         mixes = mixture is not None and not (training and not mixture.weights)
         if sample_weight is not None and not draws:
-            # Given factors, the head computes gradients in the forward pass.
-            # With a mixture, only the backward pass knows the factors.
+            # Given the weights of the losses, the head computes gradients in
+            # the forward pass. With a mixture, the weight of each loss depends
+            # on the mixture's gradient, known only in the backward pass.
             factors = None if mixes else sample_weight
             losses = head_losses(
                 self.head, projected, targets, factors, training

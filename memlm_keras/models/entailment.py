@@ -41,13 +41,13 @@ class EntailmentClassifier(DualSequenceModel):
         recurrent: Keras recurrent layer, or cell, that reads the premise.
         recurrent_hypothesis: layer or cell that reads the hypothesis; `None`
             for the layer of the premise, with shared weights.
-        conditioning: `"memory"`: the hypothesis starts from the premise's final
-            memory (conditional encoding): the cell state of an LSTM, an
-            associative memory, or the state of a GRU. Other states start from
-            zeros. `"source"`: the final memory of the premise is the source
+        conditioning: with `"memory"`, the hypothesis starts from the premise's
+            final memory (conditional encoding), which is an LSTM's cell state,
+            a GRU's state, or an associative memory. Other states start from
+            zeros. With `"source"`, the premise's final memory is the source
             memory of a `memlm_keras.cells.DualAssociativeGRUCell` or
-            `DualAssociativeMemoryCell`, or the source tape of an
-            `LSTMNetworkCell`. `None`: each sentence is read separately.
+            `DualAssociativeMemoryCell`, or the source states of an
+            `LSTMNetworkCell`. With `None`, each sentence is read separately.
         memory: a `memlm_keras.memory.WordByWordAttention`, or `None`.
         top: recurrent layer or cell, or `None`; not with a `memory`.
         pooling: `"mean"` to predict from the mean outputs `[p; h]` of both
@@ -60,9 +60,9 @@ class EntailmentClassifier(DualSequenceModel):
         initializer: Keras initializer of all matrices outside the recurrent
             layers; `None` for Glorot uniform.
         embeddings_initializer: Keras initializer of the embedding; `None` for
-            `initializer`. If `initializer` is `None`, too: U(-0.5, 0.5) if a
-            cell with an associative memory reads the embeddings, else U(-0.05,
-            0.05).
+            `initializer`. If both are `None`, embeddings are initialized by
+            U(-0.5, 0.5) if a cell with an associative memory reads the
+            embeddings, and otherwise by U(-0.05, 0.05).
         vocabulary: `memlm_keras.data.Vocabulary` that is saved with the model,
             so that it classifies strings, or `None`.
         labels: sequence of strings, the names of the classes, such as
@@ -342,7 +342,7 @@ class EntailmentClassifier(DualSequenceModel):
                 "Attention needs a memory that attends, such as a "
                 "`WordByWordAttention`. Received: memory=None"
             )
-        # Do not store this model in an attribute: Keras would save both models.
+        # If an attribute stored this `keras.Model`, Keras would save it, too.
         weights = keras.Model(self.input, self._attention_weights)(inputs)
         return ops.convert_to_numpy(ops.cast(weights, "float32"))
 

@@ -106,7 +106,7 @@ class Sampling:
         if not may_be_empty:
             penalties[_FIRST, stops] = _NEVER
         # A sampler also continues rows that have ended. Allow only a stop token
-        # in such rows: other tokens would change the scores of beams.
+        # in ended rows, since other tokens would change the scores of beams.
         penalties[_ENDED] = _NEVER
         penalties[_ENDED, stops[:1]] = 0.0
         penalties = ops.convert_to_tensor(penalties)
@@ -200,7 +200,7 @@ class Sampling:
 
 
 def beam_sampler(user, **arguments):
-    """Makes keras_nlp's `BeamSampler`; an import error says who needs it."""
+    """Makes keras_nlp's `BeamSampler`; an import error names its `user`."""
     keras_nlp = files.import_package("keras_nlp", user, "keras-nlp")
     return keras_nlp.samplers.BeamSampler(**arguments)
 

@@ -34,7 +34,7 @@ from memlm_keras.training.compiling import TokenCrossEntropy
 from memlm_keras.training.compiling import TokenLoss
 from memlm_keras.training.compiling import weights_of_tokens
 
-# Dtypes of inputs that are not int32.
+# Names and dtypes of the inputs whose dtype is not int32.
 _DTYPES = {"reset": "bool", "sample_weight": "float32"}
 
 
@@ -98,9 +98,9 @@ class LanguageModel(StreamingModel, SequenceModel):
             * `"reset"`, `(batch,)` bool: the context is carried from the
               previous call, except in rows where `"reset"` is true. Training
               and inference carry separate contexts.
-            * `"positions"`, `(batch, queries)` int32, the only steps that
-              predict: logits, targets, losses and weights have `queries` in
-              place of `time`. The model reads all steps.
+            * `"positions"`, `(batch, queries)` int32, the steps at which the
+              model predicts. Logits, targets, losses and weights begin with
+              `(batch, queries)`. The model still reads all `time` steps.
             * `"targets"`, `(batch, time)` int32, the next tokens: the result is
               a dict with the `"loss"` and the natural `"log_probability"` of
               each token, float32 `(batch, time)`, and the `"logits"`. In
@@ -108,7 +108,7 @@ class LanguageModel(StreamingModel, SequenceModel):
               `PointerSentinel`. The divergence of a `SmoothedEmbedding` is in
               `model.losses`.
             * `"sample_weight"`, `(batch, time)` float, the factors by which you
-              multiply the losses: to save memory, the result has no `"logits"`.
+              multiply the losses. To save memory, the result has no `"logits"`.
               Losses whose weight is zero are undefined.
         training: optional bool.
 
@@ -219,7 +219,7 @@ class LanguageModel(StreamingModel, SequenceModel):
             vocabulary=vocabulary,
             name=name,
         )
-        # The graph's input specification would reject a dict.
+        # Keras' `input_spec` of the functional model would reject a dict.
         self.input_spec = None
         self._carried = CarriedStates(self)
 
@@ -340,12 +340,10 @@ class LanguageModel(StreamingModel, SequenceModel):
         return [Perplexity(), Nats()]
 
     def compiles_best(self):
-        """Returns whether XLA should compile training by default.
-
-        On TensorFlow without a GPU, a training step with XLA takes 0.7 to 0.9
-        times as long with 100 units, 1.5 with 600, and 1.2 with 100 in
-        bfloat16. XLA cannot guarantee deterministic operations.
-        """
+        """Returns whether XLA should compile training by default. On TensorFlow
+        without a GPU, a training step with XLA takes 0.7 to 0.9 times as long
+        with 100 units, 1.5 with 600, and 1.2 with 100 in bfloat16. XLA cannot
+        guarantee deterministic operations."""
         units = [
             shape[-1]
             for name, shape in self._state_shapes.items()
@@ -378,8 +376,8 @@ class LanguageModel(StreamingModel, SequenceModel):
         return super().test_step(*state, self._with_targets(data))
 
     def _with_targets(self, data):
-        """Adds targets to a batch's inputs. Adds sample weights, too, if loss
-        and metrics read token losses, so that the model returns no logits."""
+        """Adds targets to a batch's inputs. If loss and metrics need no logits,
+        adds sample weights, too: the model then returns only token losses."""
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         inputs = {**x} if isinstance(x, dict) else {"token_ids": x}
         inputs["targets"] = y = ops.convert_to_tensor(y)
@@ -460,7 +458,8 @@ class LanguageModel(StreamingModel, SequenceModel):
     def sampled_score_batches(self, batches, samples, seed=0):
         """Scores batches with random samples of a smoothed model's matrices.
 
-        Matrices are drawn for each batch as in training, but without dropout.
+        The smoothing draws random embeddings for each batch as in training, but
+        no units are dropped.
 
         Args:
             batches: as for `score_batches`.
@@ -507,7 +506,7 @@ class LanguageModel(StreamingModel, SequenceModel):
             yield scores
 
     def outputs_batches(self, batches):
-        """Computes the inputs and the scores of the head for batches.
+        """Computes the hidden states that the head reads, and its scores.
 
         Args and Raises: see `score_batches`.
 
@@ -542,7 +541,7 @@ class LanguageModel(StreamingModel, SequenceModel):
         return variants.with_mixture(self, mixture)
 
     def with_prediction(self, prediction):
-        """Returns a copy of this smoothed model that predicts by `prediction`.
+        """Returns a copy that predicts by the mean or mode of its smoothing.
 
         Args:
             prediction: `"mean"` or `"mode"`, as in `VariationalSmoothing`.
@@ -572,11 +571,12 @@ class LanguageModel(StreamingModel, SequenceModel):
 
         Dropping the same units at every step has the effect of zero rows in the
         embedding, the recurrent layers' kernels and the output projection. The
-        copy has such rows instead of dropout, and no tied embeddings. Kept
-        units are scaled by `1 / (1 - rate)`. Other noise in cells is replaced
-        by its expectation, and a smoothed matrix by its mean or mode. The mean
-        of many copies is the Monte Carlo average of Gal and Ghahramani (2016);
-        see `memlm_keras.evaluation.monte_carlo_perplexity`.
+        copy has zero rows instead of dropout, and no tied embeddings. Kept
+        units are scaled by `1 / (1 - rate)`. Noise in cells other than dropout
+        is replaced by its expectation, and a random matrix of a smoothing by
+        its mean or mode. The mean of many copies is the Monte Carlo average of
+        Gal and Ghahramani (2016); see
+        `memlm_keras.evaluation.monte_carlo_perplexity`.
 
         Args:
             seed: integer; masks are the same on all backends.
@@ -585,7 +585,7 @@ class LanguageModel(StreamingModel, SequenceModel):
 
         Raises:
             ValueError: if dropout applies to inputs of a memory or a mixture,
-                since no kernel multiplies these inputs.
+                which have no kernel whose rows could be set to zero.
 
         Example:
 
@@ -598,10 +598,11 @@ class LanguageModel(StreamingModel, SequenceModel):
         """Returns a copy without smoothing and with the same predictions, or
         this model if there is no smoothing.
 
-        A smoothed model computes the mean or the mode of its matrices in each
-        call, which takes as long as the projection of one step. The copy stores
-        the mean or the mode as weights. If only the input side of tied
-        embeddings is smoothed, the matrices of the copy are not tied.
+        In each call, a smoothing computes the mean or the mode of its random
+        matrices, which takes as long as the projection of one step. The copy of
+        the model stores the mean or the mode of each matrix as a weight. If a
+        smoothing changes only the inputs of tied embeddings, the copied model
+        has separate matrices in embedding and head.
 
         Example:
 

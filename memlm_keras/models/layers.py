@@ -146,8 +146,8 @@ def embeddings_start(readers):
 
 
 def make_embedding(embedding, sizes, initializer, start, dtype):
-    """Sets missing sizes of `embedding`. If it is `None`, creates an embedding,
-    initialized by `initializer` or, without one, by `start`."""
+    """Returns `embedding` with its missing sizes set. For `None`, creates an
+    `Embedding`, initialized by `initializer` or, if also `None`, by `start`."""
     if embedding is None:
         embedding = Embedding(
             embeddings_initializer=initializer_of(initializer, 0, start),

@@ -20,11 +20,9 @@ CONDITIONINGS = ("memory", "source")
 
 class DualSequenceModel(SequenceModel):
     """A model that reads a source sequence, and then a target sequence.
-
     Subclasses have the attributes `embedding`, `projection_layer` (or `None`),
     `readers` (the recurrent layers for source and target), `conditioning`,
-    optionally `gradient_mask`, and one for each constructor argument.
-    """
+    optionally `gradient_mask`, and one for each constructor argument."""
 
     def vectors(self, token_ids):
         """Returns the inputs of the recurrent layers, without dropout."""

@@ -17,7 +17,7 @@ class Quantized(NamedTuple):
 
     layer: str  # Name of the layer, such as "recurrent_0".
     kind: str  # Class of the layer.
-    what: str  # "int8", or the reason why the layer did not change.
+    what: str  # "int8", or the reason why the layer is not quantized.
     bytes_before: int
     bytes_after: int
 
@@ -35,7 +35,8 @@ def quantize(model, mode, config, filters, verbose, **kwargs):
     if smoothed := [n for n in layers if getattr(layers[n], "draws", False)]:
         raise ValueError(
             "`quantize` needs a model that is not smoothed. Received: a "
-            f"smoothed {smoothed[0]}. Quantize `with_fixed_matrices()` instead"
+            f"smoothed {smoothed[0]}. Quantize the copy that "
+            "`model.with_fixed_matrices()` returns"
         )
     before = _sizes(layers)
     if "int8" in (mode, config, getattr(config, "mode", None)):
@@ -111,8 +112,9 @@ class Int8KernelsOfKeras(Int8Kernels):
     """`Int8Kernels` for the two matrices of a Keras recurrent cell."""
 
     def quantize(self, mode=None, type_check=True, config=None):
-        # Keras wraps `quantize` of a new layer in these steps. `_prepare`
-        # removes the wrapper when it changes the class of a cell.
+        # Keras wraps the `quantize` of each new layer: the wrapper checks the
+        # arguments and unlocks the tracker. `_prepare` deletes the wrapper,
+        # which would call the method of the cell's first class.
         self._check_quantize_args(mode, self.compute_dtype)
         self._tracker.unlock()
         try:

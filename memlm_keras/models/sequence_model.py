@@ -111,8 +111,8 @@ class SequenceModel(keras.Model):
 
         The folder contains `config.json` with the vocabulary,
         `model.weights.h5`, `metadata.json` with the SHA-256 of both, and
-        `README.md`, a model card, but no optimizer. KerasHub uses the same
-        layout.
+        `README.md`, a model card, but no optimizer. The layout is that of
+        KerasHub's presets.
 
         Args:
             folder: path of a new or empty folder, or a trained model to
@@ -122,9 +122,10 @@ class SequenceModel(keras.Model):
                 outnumber rows. Biases and other vectors stay float32. The
                 loaded model always has float32 weights, and can be trained.
             card: dict of strings and numbers for the model card, or `None`. The
-                card begins with `"description"`. The command `memlm presets`
-                prints `"perplexity"`. Errors about a damaged file print
-                `"command"`, which builds the model again.
+                model card begins with the text of `"description"`. The command
+                `memlm presets` prints the number of `"perplexity"`. The value
+                of `"command"` is the shell command that builds the model again;
+                errors about a damaged file print this command.
 
         Raises:
             ValueError: for an unknown `dtype`, or a folder with unrelated
@@ -311,11 +312,11 @@ class SequenceModel(keras.Model):
         carries its state from each batch to the next.
 
         Raises:
-            ValueError: if the batches contain ids outside the vocabulary or
-                labels outside the classes; for a quantized model; and for a
-                language model if targets are missing, if `class_weight` is
-                given, if the model is not causal and reads no
-                `SentenceBatches`, or if a smoothing has no statistics.
+            ValueError: if the model is quantized, or if batches contain ids
+                outside the vocabulary or labels outside the classes. A language
+                model also refuses missing targets, `class_weight`, a smoothing
+                without statistics and, if the model is not causal, batches
+                other than `SentenceBatches`.
         """
         self._require_classes(kwargs.get("class_weight"))
         self.prepare_fit(x, y, validation_data, batch_size or 32)
@@ -428,8 +429,8 @@ class SequenceModel(keras.Model):
             self.train_function = self._record_after(_UNRECORDED_STEPS)
 
     def _record_after(self, steps):
-        """Returns a train function for PyTorch. After `steps` ordinary steps,
-        it runs traced steps, so short runs need no tracing."""
+        """Returns a train function for PyTorch. The function traces no step
+        before `steps` ordinary steps, since in short runs tracing is slower."""
         counter = itertools.count(1)
 
         def run(data):
@@ -480,10 +481,10 @@ class SequenceModel(keras.Model):
 
 class CarriedState(keras.layers.Layer):
     """Stores the state that a model carries between batches. Checkpoints
-    contain such states, but saved models do not."""
+    contain carried states, but saved models do not."""
 
-    # Keras' `stateful=True` carries no state on JAX. On TensorFlow, each
-    # replica writes its own rows, and a `Checkpoint` joins the rows.
+    # Keras' `stateful=True` carries no state on JAX. On TensorFlow, a replica
+    # writes the states of its own rows of a batch; a `Checkpoint` joins them.
 
     def __init__(self, initial_state, **kwargs):
         super().__init__(autocast=False, **kwargs)
@@ -635,7 +636,7 @@ def warn_of_short_segments(backbone, batches):
         window = getattr(layer, "window", None)
         if None in (segment, window) or window <= segment:
             continue
-        # A window of token ids is embedded again in each segment.
+        # Stored token ids get gradients, since each segment embeds them again.
         holds_outputs = len(layer.initial_state(1)["window"].shape) > 2
         if holds_outputs:
             warnings.warn(
@@ -696,7 +697,8 @@ def _require_ids(data, vocabulary_size):
 
 
 def _require_whole_sentences(batches, memory):
-    """Raises `ValueError` for batches without whole sentences for `memory`."""
+    """Raises `ValueError` if batches cut sentences, since `memory` needs whole
+    sentences."""
     if not isinstance(batches, keras.utils.PyDataset):
         return
     name = type(memory).__name__
@@ -719,7 +721,7 @@ def _require_whole_sentences(batches, memory):
 
 
 class FollowEpoch(keras.callbacks.Callback):
-    """Moves batches to the epoch of `fit`, which decides their order. On
+    """Sets the epoch of batches, since batches are shuffled by epoch. On
     PyTorch, also undoes the changes of the random state by validation and by a
     `Checkpoint`."""
 
@@ -763,17 +765,15 @@ class OneRun(keras.callbacks.CallbackList):
 
 def as_dataset(model, batches, steps_per_epoch=None):
     """Makes the backend's own reader of batches if it is faster than Keras'
-    reader; otherwise returns `batches`.
-
-    TensorFlow gets a `tf.data.Dataset` if batches vary in length, or are this
-    package's batches on one device. PyTorch on one CPU gets a `DataLoader` of
-    this package's batches.
-    """
+    reader; otherwise returns `batches`. On TensorFlow, returns a
+    `tf.data.Dataset` for batches of varying length and, with one device, for
+    batches of this package. On PyTorch with one CPU, returns a `DataLoader` for
+    batches of this package."""
     backend = keras.backend.backend()
     varies = getattr(batches, "varies_in_time", False)
-    # The backends' readers do not call `on_epoch_begin` and `on_epoch_end`.
-    # With `steps_per_epoch`, batches that a reader has read ahead in one epoch
-    # would begin the next.
+    # `tf.data` and `DataLoader` call no `on_epoch_begin` or `on_epoch_end`, and
+    # read batches in advance. With `steps_per_epoch`, an epoch would begin with
+    # batches that were read for the previous epoch.
     simple = (
         isinstance(batches, EpochBatches)
         and all(
@@ -794,7 +794,7 @@ def as_dataset(model, batches, steps_per_epoch=None):
     def specification(array):
         shape = (None, *array.shape)
         if varies:
-            # Keras would infer the shapes from only two batches.
+            # Keras would infer shapes from two batches, which may be equal.
             shape = (array.shape[0], *[None] * (array.ndim - 1))
         return tf.TensorSpec(shape, array.dtype)
 

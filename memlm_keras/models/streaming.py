@@ -111,9 +111,9 @@ class StreamingModel(keras.Model):
         """Calls `keras.Model.export`, which exports a model without a state.
 
         Raises:
-            ValueError: for the default format on PyTorch; and for
-                `format="onnx"` on PyTorch, which would fix the sequence length,
-                and on JAX, which would need another package.
+            ValueError: for the default format on PyTorch, and for
+                `format="onnx"` on PyTorch and JAX. Keras' ONNX export fixes the
+                sequence length on PyTorch, and needs another package on JAX.
         """
         backend = keras.backend.backend()
         fails = {"torch": ("onnx", "tf_saved_model"), "jax": ("onnx",)}
@@ -339,8 +339,8 @@ class StreamingModel(keras.Model):
         Args:
             prompt: int array `(time,)` or `(batch, time)`, a list of rows with
                 different lengths, or, with a vocabulary, a string or a list of
-                strings. For an empty string, the model reads one end of a
-                sentence, which is not returned.
+                strings. For an empty string, the model reads an end-of-sentence
+                token, which is not returned.
             max_length: integer, length of prompt and continuation together.
             sampler: a keras_nlp sampler, or its name: `"greedy"`, `"top_k"`,
                 `"top_p"`, `"beam"` or `"random"`.
@@ -523,7 +523,6 @@ def read_batches(
     weighted=False,
 ):
     """For each batch, yields `function`'s result and the sample weight.
-
     `function` takes token ids, targets, state and, if `weighted`, sample
     weight; it returns a result and the state for the next batch."""
     require_readable(model, batches)
@@ -556,8 +555,8 @@ def read_batches(
 
 
 def segments(length, longest=128):
-    """Splits a text into pieces, and yields `(start, stop)` of each. Lengths of
-    pieces are powers of two, so at most eight shapes are compiled."""
+    """Yields `(start, stop)` of the segments of a text. Segment lengths are the
+    powers of two from 128 to 1, so at most eight shapes are compiled."""
     for starts, size, _ in aligned_segments([length], longest):
         yield int(starts[0]), int(starts[0]) + size
 
@@ -572,8 +571,9 @@ def affordable_steps(rows, vocabulary_size):
 
 
 def aligned_segments(lengths, longest=128):
-    """Splits rows of given lengths into segments, longest first. Yields starts,
-    the size of segments, and a mask of the rows with such a segment."""
+    """Splits rows of given lengths into segments, longest first. Yields the
+    start in each row, the number of steps in the segment, and a mask of the
+    rows that have this number of steps left."""
     lengths = np.asarray(lengths, "int64")
     starts = np.zeros_like(lengths)
     size = longest

@@ -37,9 +37,9 @@ class Surprisal(tables.ResultTable):
     The entropy is that of the next word (Roark et al., 2009; Linzen and Jaeger,
     2016), not of whole parses or continuations as in Hale (2006), because a
     model has infinitely many continuations. Hale replaces negative entropy
-    reductions by zero; here, reductions may be negative. At the last word w,
-    `H(c w)` is the entropy of the word that would follow the text or, if each
-    sentence resets the state, of a sentence's first word.
+    reductions by zero; here, reductions may be negative. At the last word w of
+    the text, `H(c w)` is the entropy of the next word. If each sentence resets
+    the state, `H(c w)` is the entropy of the first word of a sentence.
 
     Attributes:
         words: tuple of strings, the tokens of the text, including ends of
@@ -95,8 +95,8 @@ class Surprisal(tables.ResultTable):
         return self.joined(starts, words)
 
     def joined(self, starts, words):
-        """Returns a table with a row for each of `words`. A word joins the
-        tokens from one of `starts` to the next, as in `by_word`."""
+        """Returns a table with a row for each of `words`. Word i consists of
+        the tokens from `starts[i]` to just before `starts[i + 1]`."""
         sentence = self.sentence[starts]
         first = np.searchsorted(sentence, sentence)
         return dataclasses.replace(
@@ -149,8 +149,8 @@ def surprisal(
             otherwise the state is carried through the document.
         segment_length: integer, number of steps that are read at once, and
             after which a `DynamicEvaluator` updates. `None` chooses a number by
-            the model's size; for a `DynamicEvaluator`, `None` is a sentence if
-            `reset` is true, otherwise 5 steps.
+            the model's size. With `None`, a `DynamicEvaluator` updates after
+            each sentence if `reset` is true, and otherwise after 5 steps.
 
     Returns:
         `Surprisal`.
@@ -176,7 +176,7 @@ def surprisal(
     tokens = np.array([vocabulary[word] for word in words], "int32")
     end = vocabulary.end_of_sentence_id
     starts = begins if reset else documents
-    # The last entropy reduction needs the entropy after the text.
+    # The entropy reduction of the last word needs the entropy after that word.
     after = [len(tokens)] if reset or len(documents) > 1 else []
     nats = _measure(
         model,
@@ -237,7 +237,7 @@ def _words(text, vocabulary):
 
 
 def _measure(model, tokens, starts, end_of_sentence_id, segment_length):
-    """Measures tokens with any kind of model; returns float64 `(tokens, 3)`."""
+    """Returns surprisal, entropy and rank of tokens, float64 `(tokens, 3)`."""
     if hasattr(model, "measure_words"):
         return model.measure_words(
             tokens, starts, end_of_sentence_id, segment_length

@@ -158,7 +158,8 @@ def _load(path):
         try:
             return torch.load(path, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError:
-            # The file has a whole model, and PyTorch warns about old models.
+            # The file contains a pickled model. PyTorch warns if the code of
+            # its classes has changed, but only its weights are used.
             with warnings.catch_warnings(action="ignore"):
                 return torch.load(
                     path,

@@ -143,9 +143,9 @@ def _replaced(config, keys, value):
 
 
 def require_masks(model):
-    """Raises `ValueError` if dropout applies to inputs without a kernel."""
+    """Raises `ValueError` for dropout on inputs that no kernel multiplies."""
     readers = _readers(model)
-    # The mask of the first dropout layer goes into the embedding's matrix.
+    # The first dropout mask needs no kernel: the embedding matrix is masked.
     for reader, dropout in list(zip(readers, model.backbone.dropouts))[1:]:
         if not dropout.rate:
             continue
@@ -178,9 +178,9 @@ def drops(model):
 
 def _refuse(received):
     raise ValueError(
-        "`with_fixed_dropout` needs dropout only on inputs that a kernel "
-        "multiplies, as in `keras.layers.LSTM` or the head; set other rates to "
-        f"0. Received: {received}"
+        "`with_fixed_dropout` sets rows of kernels to zero, so dropout must be "
+        "on inputs of layers with a kernel, such as `keras.layers.LSTM` or the "
+        f"head. Set other dropout rates to 0. Received: {received}"
     )
 
 

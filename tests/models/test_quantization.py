@@ -175,7 +175,7 @@ def test_training_smoothing_and_copies():
     smoothed = memlm.LanguageModel.from_preset(
         "kong2019/vs_kneser_ney_512", V, scale=0.02
     )
-    with pytest.raises(ValueError, match="Quantize `with_fixed_matrices"):
+    with pytest.raises(ValueError, match="`model.with_fixed_matrices"):
         smoothed.quantize("int8")
     fixed = smoothed.with_fixed_matrices()
     fixed.quantize("int8", verbose=False)
