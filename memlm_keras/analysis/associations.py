@@ -33,9 +33,10 @@ class Associations(NamedTuple):
 def associations(model, source, target, written="written"):
     """Computes what a memory writes and reads in a pair of sequences.
 
-    With `model.conditioning == "source"`, the target reads `phi_t` from the
-    source's memory. Otherwise, the target continues to write into the source's
-    memory, and reads what this memory then holds.
+    If `model.conditioning` is `"source"`, the target reads from the source's
+    final memory, and does not change this memory. If it is `"memory"`, the
+    target's memory starts as the source's final memory, and if it is `None`, as
+    zeros; the target reads from this memory and writes to it.
 
     Args:
         model: `memlm_keras.EntailmentClassifier` or
@@ -87,7 +88,7 @@ def associations(model, source, target, written="written"):
 
 
 def plot_associations(similarity, source, target, path, title=None):
-    """Draws how similar reads by the target are to writes by the source (PNG).
+    """Draws similarities of target reads and source writes as a PNG file.
 
     As in Weissenborn (2016), Figures 2 and 3, the source runs from left to
     right, the target from top to bottom.

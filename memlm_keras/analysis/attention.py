@@ -14,8 +14,7 @@ _SEGMENT_LENGTH = 32
 def mean_attention(model, batches):
     """Computes each memory position's mean attention weight over a text.
 
-    See Daniluk et al. (2017), Figure 3b. Steps before the memory is full are
-    skipped.
+    See Daniluk et al. (2017), Figure 3b. Skips steps before the memory is full.
 
     Args:
         model: `memlm_keras.LanguageModel` with a memory that attends.
@@ -90,7 +89,7 @@ def plot_attention(weights, tokens, path, title=None, steps_back=1):
 
     pictures.label_cells(axes, weights, 0.6, token_at)
     steps = [f"{read} → {next}" for read, next in zip(tokens, tokens[1:])]
-    # No token follows the last one, so its label shows only the token read.
+    # The last token has no next token: its label ends with the arrow.
     pictures.label_words(axes, rows=[*steps, f"{tokens[-1]} →"])
     _label_positions(axes, memory)
     axes.set_ylabel("token read → token predicted")
@@ -135,8 +134,8 @@ def _label_positions(axes, memory):
 def slot_distances(model, memory):
     """Returns the distances `(memory,)`, in words, from the token in each slot
     to the predicted token; adjacent words have distance 1."""
-    # At step t, the model predicts token t + 1, and slot j has the token from
-    # step t - steps_back - (memory - 1 - j).
+    # The most recent slot has the token read `steps_back` steps ago, and the
+    # predicted token is one step ahead: their distance is `steps_back + 1`.
     return np.arange(memory, 0, -1) + model.attending.steps_back
 
 

@@ -267,7 +267,8 @@ def write_sentence_page(predictions, path, title="Attention"):
 
     The page is a single file without external resources. Pointing at a word
     shows its probability, the most probable words, and the attention weights
-    from which it is predicted, each with the mean weight at the same distance.
+    from which it is predicted. Each weight is shown with the mean weight at
+    the same distance from the predicted word, over all words of the sentence.
     `page.html#3` opens the page at the third word.
 
     Raises:

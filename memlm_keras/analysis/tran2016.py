@@ -104,7 +104,7 @@ def attention_columns(
     ):
         if weights is None:
             weights = np.zeros((samples, read_weights.shape[-1]), "float32")
-        # A word is read one step before the word at `positions` is predicted.
+        # At `positions` are the predicted words; each follows the word read.
         before = read[positions] - 1
         place = np.minimum(np.searchsorted(chosen, before), samples - 1)
         hit = chosen[place] == before
@@ -225,7 +225,7 @@ def dependency_attention(
         subtypes: Whether to distinguish subtypes of relations, such as
             `det:poss` from `det`.
         longest_path: Integer, largest number of dependencies between two words,
-            such as 1 for Figure 6 and 3 for Section 5.2.
+            such as 1 for Figure 6 and 3 for Section 5.2 of Tran et al. (2016).
 
     Raises:
         ValueError: See `attention_columns`; also if there are no sentences, or
@@ -359,8 +359,9 @@ def plot_dependency_attention(
 def write_dependency_attention(attention, path):
     """Writes `DependencyAttention` as a CSV file, by dependency and bin.
 
-    The columns are `dependency`, `nearest`, `farthest`, `pairs`, `mass` and
-    `mean`, which is empty if there are no pairs.
+    The columns are `dependency`, `nearest` and `farthest` (the bin), `pairs`
+    (the number of pairs of words), `mass` (the sum of the pairs' attention
+    weights) and `mean` (`mass / pairs`, or empty for no pairs).
 
     Example:
 
@@ -413,8 +414,8 @@ class ParsedText:
         return self._is_word[predicted] & (attended >= self._begins[predicted])
 
     def labels(self, predicted, distances):
-        """Returns an index in `names` for each predicted word and distance: of
-        the path from the word at this distance, or -1 without a path."""
+        """Returns indices in `names` of the paths that connect predicted words
+        to the words at given distances before them, or -1 without a path."""
         far = distances >= self._labels.shape[1]
         return self._labels[predicted, np.where(far, 0, distances)]
 
@@ -450,7 +451,7 @@ def _paths(sentence, subtypes, longest):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DistantPairs:
-    """Distant predicted words, each with its most-attended word.
+    """Pairs of a predicted word and a distant word that is attended to most.
 
     If a pair of words occurs at two distances, it has two entries.
 
@@ -482,13 +483,14 @@ class DistantPairs:
 
     @property
     def mean_counts_at_any_distance(self):
-        """Mean co-occurrence frequency, summed over all distances. The paper
-        does not say whether Table 3 shows sums over distances."""
+        """Mean co-occurrence frequency by distance, where a pair's frequency is
+        its sum over all distances. The paper does not say whether Table 3 shows
+        such sums."""
         return self._means(self.counts.sum(axis=-1))
 
     @property
     def entries(self):
-        """Number of entries at each distance, integers `(distances,)`."""
+        """Number of word pairs at each distance, integers `(distances,)`."""
         return self._own_distance().sum(axis=0)
 
     def _own_distance(self):
@@ -513,21 +515,20 @@ def distant_pairs(
     """Finds distant most-attended words, and counts them in training data.
 
     See Tran et al. (2016), Table 3. Each sentence is read from the initial
-    state. A step gives a pair if the word in its most-attended slot (in a tie,
-    the most recent) is at least `minimum_distance` before the predicted word.
-    Ends of sentences do not count as words; unknown words do.
+    state. At each step, the word with the largest attention weight (in a tie,
+    the most recent) and the predicted word form a pair. Pairs with a distance
+    below `minimum_distance` are left out. Ends of sentences do not count as
+    words; unknown words do.
 
     Args:
         model, text, vocabulary: See `attention_columns`.
-        training_text: Text in which pairs are counted, in either form of
-            `text`.
+        training_text: `Split` or integers, the text in which to count pairs.
         minimum_distance: Integer, 7 for "more than six positions to the left".
-            Co-occurrences are counted from this distance to that of the oldest
-            slot, such as 7 to 15 for a memory of 15 words.
+            Co-occurrences are counted from `minimum_distance` to the distance
+            of the oldest slot, such as 7 to 15 for a memory of 15 words.
 
     Returns:
-        `DistantPairs`, sorted by distance and then by the ids of the words;
-        may be empty.
+        `DistantPairs`, sorted by distance and then by word ids; may be empty.
 
     Raises:
         ValueError: See `attention_columns`; also if no slot is at least
@@ -632,8 +633,7 @@ def write_distant_pairs(pairs, path):
 
 
 def write_counts_by_distance(pairs, path):
-    """Writes mean co-occurrence frequencies (Tran et al., 2016, Table 3) as a
-    CSV file.
+    """Writes a CSV file of mean co-occurrences (Tran et al., 2016, Table 3).
 
     The columns are `distance`, `pairs`, and the means `count` and
     `count_at_any_distance`, which are empty if there are no pairs.

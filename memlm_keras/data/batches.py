@@ -53,8 +53,8 @@ class EpochBatches(keras.utils.PyDataset):
     def start_at(self, epoch, batch=0):
         """Makes `fit` continue at batch `batch` of epoch `epoch`.
 
-        After this call, item `i` is batch `batch + i` of epoch `epoch`. The
-        `fit` of this package's models starts all following epochs at batch 0.
+        After this call, item `i` is batch `batch + i` of epoch `epoch`. In this
+        package's models, `fit` starts the epochs after `epoch` at batch 0.
 
         Raises:
             ValueError: `epoch` or `batch` is out of range.
@@ -121,7 +121,7 @@ class TokenBatches(EpochBatches):
         return largest, sum_
 
     def of_offsets(self):
-        """Returns a copy with positions in the text instead of token ids."""
+        """Returns a copy with each token id replaced by the token's offset."""
         offsets = copy.copy(self)
         offsets.tokens = np.arange(self.num_tokens)
         return offsets
@@ -258,7 +258,8 @@ class Batches(TokenBatches):
         if self.has_documents:
             self._row_of, totals = _assign_rows(self._segments, batch_size)
         self.batches_per_epoch = int(max(totals))
-        # Segments are numbered row by row: `_batch` searches once for all rows.
+        # Segments are numbered row by row. The segment numbers of all rows are
+        # then one sorted sequence, which `_batch` searches with a single call.
         self._row_edges = np.concatenate([[0], np.cumsum(totals)])
         self._place(np.argsort(self._row_of, kind="stable"))
         self.start_at(0)
@@ -351,9 +352,9 @@ class SentenceBatches(TokenBatches):
     `length_multiple`, so that few shapes are compiled. Padding follows the
     sentence, has weight 0 and changes no result.
 
-    Train with `memlm_keras.training.SentenceCrossEntropy`. A causal model has
-    the same perplexity with `Batches` whose `document_starts` are the result of
-    `sentence_starts`; all batches then have the same shape.
+    Train with `memlm_keras.training.SentenceCrossEntropy`. If a model is
+    causal, `Batches` with `document_starts=sentence_starts(tokens)` give the
+    same perplexity as `SentenceBatches`, in batches of a single shape.
 
     Args:
         tokens: 1-D integer array or memory map; every sentence ends with
@@ -463,14 +464,14 @@ class AutoencodingBatches(SentenceBatches):
 
     * `inputs["source"]`: int32 `(batch_size, time)`, the words of a sentence
       and the end-of-sentence token
-    * `inputs["source_length"]`: int32 `(batch_size,)`, including that token
+    * `inputs["source_length"]`: int32 `(batch_size,)`, number of tokens of the
+      source, including the end-of-sentence token
     * `inputs["target"]`: int32 `(batch_size, time)`, inputs to the decoder:
       the end-of-sentence token, then the words
     * `targets`: int32 `(batch_size, time)`, equal to the source
     * `sample_weight`: float32 `(batch_size, time)`, 0 at padding
 
-    Takes the arguments of `SentenceBatches`; `longest` shortens both source and
-    target.
+    Takes the arguments of `SentenceBatches`; `longest` shortens both sequences.
 
     Example:
 

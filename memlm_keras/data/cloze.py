@@ -104,8 +104,9 @@ class ClozeQuestion:
 def cbt_questions(word_type, split, data_dir=None, cache_dir=None):
     """Loads questions of the Children's Book Test.
 
-    Each type has 2,000 questions for validation, 2,500 for testing and more
-    than 100,000 for training; `read_cloze_questions` reads them one by one.
+    Each `word_type` has 2,000 questions for validation, 2,500 for testing and
+    more than 100,000 for training. To read a file's questions one by one, call
+    `read_cloze_questions`.
 
     Args:
         word_type: Type of the missing word: `"NE"` for named entities, `"CN"`
@@ -157,8 +158,7 @@ def load_cbt(
             `memlm_keras.data.load_text`.
 
     Returns:
-        `Corpus` named `"cbt"`, or for questions `"cbt-NE"`, `"cbt-CN"` and so
-        on.
+        `Corpus` named `"cbt"`, or, for a type of questions, such as `"cbt-NE"`.
 
     Raises:
         ValueError: `train_on` is unknown.
@@ -198,9 +198,9 @@ def read_cloze_questions(path):
     r"""Reads a file of questions one by one.
 
     A question is twenty lines `1 tokens ...` to `20 tokens ...` and a line
-    `21 query<TAB>answer<TAB><TAB>candidate|...|candidate`. The second tab after
-    the answer and blank lines may be missing. Empty candidates are dropped,
-    because shorter sentences are more probable. Repeated candidates are kept.
+    `21 query<TAB>answer<TAB><TAB>candidate|...|candidate`. A single tab after
+    the answer is valid, too. Blank lines are skipped. Empty candidates are
+    dropped: shorter sentences are more probable. Repeated candidates are kept.
 
     Yields:
         `ClozeQuestion`.

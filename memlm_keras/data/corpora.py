@@ -126,8 +126,8 @@ def load(
       an end-of-sentence token. A line ` = Title = ` between two blank lines
       begins a document; the three splits have 600, 60 and 60 documents.
     * `"cbt"`: the books of the Children's Book Test (Hill et al., 2016); each
-      is a document. `load_cbt` can also load its questions and limit the
-      vocabulary.
+      is a document. `load_cbt` can also load the test's questions as a corpus,
+      and limit the vocabulary.
     * `"embedded"`: the small corpus included in the package.
 
     Every line ends with an end-of-sentence token. The encoded text is cached

@@ -27,14 +27,14 @@ SPLITS = ("train", "validation", "test")
 # If one file is split, validation and test each get this share of it.
 _SHARE = 0.05
 # Scripts without spaces between words: Thai, Lao, Tibetan, Burmese, Khmer,
-# Japanese, Chinese. If text in these scripts is split at white space, its
-# tokens have more than `_LONG_WORDS` characters on average.
+# Japanese, Chinese. If a text without spaces between words is split at white
+# space, its tokens have more than `_LONG_WORDS` characters on average.
 _UNSPACED = re.compile(
     "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
     "\U00020000-\U0003ffff]"
 )
 _LONG_WORDS = 6
-# If more than `_ATTACHED` of the words end with punctuation, split it off.
+# Share of words ending with punctuation above which punctuation is split off.
 _PUNCTUATION, _ATTACHED = re.compile(r"\w[.,;:!?]$"), 0.02
 _LINES_LOOKED_AT = 1000
 
@@ -369,10 +369,11 @@ def load_text(
 
     Raises:
         FileNotFoundError: A file or folder does not exist.
-        ValueError: A file is not UTF-8 or is empty, no line begins a document,
-            exactly two texts are given, a single text has fewer than three
-            lines or documents, `vocabulary` is combined with arguments that
-            build one, or a text without spaces between words needs `tokenize`.
+        ValueError: A file is not UTF-8 or is empty, or no line begins a
+            document. Exactly two texts are given, or a single text has fewer
+            than three lines or documents. `vocabulary` is combined with
+            arguments that build a vocabulary. The text has no spaces between
+            words, and `tokenize` is `None`.
         OSError: The cache cannot be written.
 
     Warns:
@@ -489,7 +490,7 @@ def load_documents(
     numbers="N",
     cache_dir=None,
 ):
-    """Loads documents, prepared like Wikipedia (Daniluk et al., 2017).
+    """Splits and encodes documents as Daniluk et al. (2017) do with Wikipedia.
 
     Documents are shuffled with `seed`. The first shuffled documents, with the
     share `validation` of all tokens, are for validation, the next for test, and
@@ -497,8 +498,9 @@ def load_documents(
 
     All numbers become one word. The vocabulary has the most frequent words of
     the training documents; other words are unknown. The paper's splits have
-    about 22.5, 1.2 and 1.2 million words; its parameter counts fit a vocabulary
-    of 77,003 with special tokens. The paper states no tokenizer or seed.
+    about 22.5, 1.2 and 1.2 million words. The paper's parameter counts fit a
+    vocabulary of 77,003 entries, including special tokens. The paper states no
+    tokenizer or seed.
 
     Args:
         path: Path of a folder in which every `.txt` file is one document, or of
@@ -563,8 +565,8 @@ def load_documents(
 
 
 def assign(lengths, shares, seed):
-    """Draws the documents of each split. `lengths` are their numbers of tokens;
-    the returned dict maps names of splits to sorted indices of documents."""
+    """Draws the documents of each split. `lengths` has the number of tokens of
+    each document. Returns a dict from names of splits to sorted indices."""
     order = np.random.default_rng(seed).permutation(len(lengths))
     splits = {"train": order}
     for split, share in shares.items():

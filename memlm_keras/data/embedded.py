@@ -36,8 +36,8 @@ FACTS = {
     ),
 }
 INTRODUCTION = "{first} {last} was born in {city} in {year} <eos>".split()
-# A reminder is a sentence that repeats facts about a person. The first fact in
-# a reminder identifies the person. Reminders differ in their first words.
+# Maps the first word of each reminder, a sentence that repeats facts about a
+# person, to its tokens. The first field in braces identifies the person.
 REMINDERS = {
     sentence.split()[0]: sentence.split()
     for sentence in (
@@ -58,7 +58,7 @@ class Grammar:
     # its tokens' probabilities. All documents have the same number of
     # sentences, so no token ends them.
 
-    facts: dict  # From kinds of facts to strings of words, joined by spaces.
+    facts: dict  # Maps fields, such as "city", to words joined by spaces.
     min_people: int = 2
     max_people: int = 4
     length: int = 12
@@ -73,9 +73,9 @@ class Grammar:
         shortest = min(len(words.split()) for words in self.facts.values())
         if shortest < self.max_people or len(set(self.words)) < len(self.words):
             raise ValueError(
-                f"`facts` must have at least {self.max_people} words of each "
-                "kind, all different and not used elsewhere in sentences. "
-                f"Received: {self.facts}"
+                "Each value of `facts` must be a string of at least "
+                f"{self.max_people} words. All words must differ, and must not "
+                f"occur elsewhere in sentences. Received: {self.facts}"
             )
 
     @property
@@ -92,9 +92,10 @@ class Grammar:
             people = self.sentence(speaker, people)
 
     def sentence(self, speaker, people):
-        """Generates a sentence, and returns all people introduced so far."""
-        # `entropy` requires that the first word of a sentence determines its
-        # length and, together with `len(people)`, all probabilities.
+        """Generates a sentence. Returns `people`, with any new person added."""
+        # The function `entropy` generates one sentence for each first word. So
+        # the first word must determine the sentence's length and, together with
+        # `len(people)`, all probabilities.
         start = speaker.draw(self.starts(people))
         if start in REMINDERS:
             meant = people
@@ -226,7 +227,7 @@ def documents_of(split, vocabulary):
 
 
 class Entropy(NamedTuple):
-    """Expected values of a document: its negative log-likelihood and length."""
+    """Expected negative log-likelihood and length of a random document."""
 
     nats: float
     tokens: float  # including `<eos>`
@@ -238,14 +239,15 @@ def entropy(grammar=GRAMMAR):
 
     @functools.cache
     def expect(count, left):
-        # The entropy depends on the number of people, not on their facts.
+        # Any names, cities and years give the same entropy: use the first ones.
         people = tuple(
             {fact: words.split()[i] for fact, words in grammar.facts.items()}
             for i in range(count)
         )
         total = np.zeros(2)
         for start in grammar.starts(people) if left else ():
-            # All sentences with this first word are equally long and probable.
+            # All sentences beginning with `start` have one length and
+            # probability, so one sentence represents them all.
             speaker = Speaker(
                 lambda weights, start=start: (
                     start if start in weights else next(iter(weights))

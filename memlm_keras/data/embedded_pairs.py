@@ -1,5 +1,4 @@
-"""Generated sentence pairs; labels depend on which facts are about which
-person."""
+"""Generated sentence pairs, labelled by which facts are about which person."""
 
 import itertools
 
@@ -23,8 +22,8 @@ SIZES = {"train": 20_000, "validation": 1_000, "test": 1_000}
 
 
 def generate_pairs(num_pairs, seed, people=(3, 5)):
-    """Draws a list of `SentencePair`s; their labels take turns. `people` is the
-    smallest and the largest number of people in a premise."""
+    """Draws a list of `SentencePair`s that cycles through the labels. `people`
+    has the smallest and the largest number of people in a premise."""
     least, most = people
     require_positive_integer("num_pairs", num_pairs, minimum=0)
     if not 3 <= least <= most <= len(NAMES):
@@ -57,8 +56,9 @@ def _pair(draw, label, least, most):
     asked, second, third, *_ = names
     kind = draw.one(range(len(FACTS)))
     own, others = draw.some(FACTS[kind][1], 2)
-    # Each person has a fact of a kind other than `kind`. `asked`, `second` and
-    # some people after `third` also have a fact of kind `kind`.
+    # The hypothesis states a fact of kind `kind` about the person `asked`. The
+    # premise states a fact of another kind about each person, and one of kind
+    # `kind` about `asked`, the person `second`, and some of `names[3:]`.
     kinds = [k for k in range(len(FACTS)) if k != kind]
     first, different = draw.some(kinds, 2)
     known = [(name, draw.one(kinds)) for name in names[3:]]
@@ -68,8 +68,9 @@ def _pair(draw, label, least, most):
     facts += [[asked, kind, own], [second, kind, others]]
     holders = draw.some(names[3:], draw.one(range(len(names) - 2)))
     facts += [[name, kind, draw.one(FACTS[kind][1])] for name in holders]
-    # A contradiction states the fact of `second` about `asked`. In a neutral
-    # pair, the premise states the fact of `asked` about `third`.
+    # In a contradiction, the hypothesis says about the person `asked` what the
+    # premise says about the person `second`. In a neutral pair, the persons
+    # `asked` and `third` exchange a fact, so the premise lacks that of `asked`.
     value = own if label == "entailment" else others
     if label == "neutral":
         value = draw.one((own, others))

@@ -32,9 +32,8 @@ class PairBatches(EpochBatches):
         premises, hypotheses: Sequences of non-empty 1-D arrays of token ids.
         labels: 1-D integer array.
         shuffle: Whether to shuffle the pairs before each pass, depending only
-            on `seed` and the number of the pass; if not, all pairs are sorted
-            by length.
-        bucket_batches: Number of batches in a chunk.
+            on `seed` and the pass; if not, all pairs are sorted by length.
+        bucket_batches: Number of batches whose pairs are sorted together.
         batches_per_epoch: Number of batches in an epoch; `None` for one pass.
 
     Attributes:
@@ -116,7 +115,8 @@ class PairBatches(EpochBatches):
 
     @property
     def pairs_per_epoch(self):
-        """Mean number of pairs per epoch; a pass may end with a small batch."""
+        """Mean number of pairs per epoch. The last batch of a pass over all
+        pairs may be smaller, so epochs can have different numbers."""
         return self.num_pairs * self.batches_per_epoch / self.batches_per_pass
 
     @property
@@ -155,7 +155,7 @@ class PairBatches(EpochBatches):
         position = self.epoch * self.batches_per_epoch + index
         number, index = divmod(position, self.batches_per_pass)
         if number not in self._orders:
-            # An epoch may span two passes: keep the order of the previous pass.
+            # An epoch can have batches of two passes: keep the previous order.
             self._orders = {
                 n: order for n, order in self._orders.items() if n == number - 1
             }

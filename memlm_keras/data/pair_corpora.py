@@ -66,9 +66,9 @@ def load_pairs(
       `SICK_train.txt`, `SICK_trial.txt` and `SICK_test_annotated.txt`, or from
       `SICK.txt` in the later release. SICK is not downloaded.
     * The path of a `.tsv`, `.csv`, `.jsonl` or `.txt` file (read as `.tsv`)
-      with the columns premise, hypothesis and label, or their names in SNLI,
-      SICK or GLUE. A table with three columns needs no header. For each label,
-      a tenth of the pairs is drawn for validation and a tenth for test.
+      with the columns premise, hypothesis and label, or the column names of
+      SNLI, SICK or GLUE. A table with three columns needs no header. For each
+      label, a tenth of the pairs is drawn for validation and a tenth for test.
     * Three files: a list of paths, or a folder with `train`, `valid` or `dev`,
       and `test`.
 
@@ -156,7 +156,7 @@ def load_pairs(
 
 
 def pair_files(name):
-    """Returns the paths of one file or three, given `name` of `load_pairs`."""
+    """Converts `name`, as in `load_pairs`, to a list of one or three paths."""
     several = isinstance(name, (list, tuple))
     paths = [*map(pathlib.Path, name if several else [name])]
     if not several and paths[0].is_dir():
@@ -291,8 +291,7 @@ def _pair(where, premise, hypothesis, label, labels=LABELS):
 def read_snli(path):
     """Reads an SNLI file; yields one pair at a time.
 
-    Pairs without a gold label (`-`), on which annotators disagreed, are
-    skipped.
+    Skips pairs without a gold label (`-`), on which annotators disagreed.
 
     Args:
         path: Path of a UTF-8 file, `.jsonl` or tab-separated with a header.

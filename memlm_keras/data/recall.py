@@ -22,20 +22,20 @@ class MQAR:
 
     A row begins with D pairs of a key and a value, `k1 v1 .. kD vD`. The rest
     of the row is divided into slots of two tokens. D slots are drawn without
-    replacement, slot i with a probability proportional to i^(a - 1). A query is
-    a key at the beginning of a drawn slot. The target of a query is not the
-    next token, but the value of the key. Ids from 1 to V // 2 - 1 are keys,
+    replacement, slot i with a probability proportional to i^(a - 1). Each drawn
+    slot begins with a key, the query. The target of a query is not the next
+    token, but the value of the key. Ids from 1 to V // 2 - 1 are keys,
     larger ids are values. The D keys are all different, and so are the values.
 
-    After the pairs, `forgetting` of the keys appear again with new values,
-    which become the answers.
+    After the D pairs, the row repeats `forgetting` of the keys (a number), each
+    with a new value. The new value is the answer to the query for this key.
 
     Args:
         vocabulary_size: Integer, V.
         length: Integer, T, number of tokens in a row.
         pairs: Integer, D, number of keys in a row, each queried once.
-        filler: `"uniform"` for random ids at all other steps, as in Zoology
-            since 2024, or `"zeros"`, which is easier.
+        filler: `"uniform"` for random ids at all other steps, as since 2024 in
+            the code of Arora et al. (2023), or `"zeros"`, which is easier.
         forgetting: Integer, number of keys whose value changes.
         power: Float, a.
 
@@ -277,7 +277,7 @@ class Binding:
     in a row are all different.
 
     Args:
-        n: Integer, number of people in each row of token ids.
+        n: Integer, number of sentences in a row, each about another person.
         names: Integer of at least `n`, number of people and of objects in the
             vocabulary.
 
@@ -483,7 +483,8 @@ def _distinct(generator, rows, count, size):
     """Draws `count` different integers below `size` in each row."""
     chosen = np.zeros((rows, count), np.int64)
     for column in range(count):
-        # Convert each index among the integers left to the integer itself.
+        # Draw an index into the integers that are not chosen yet. Each chosen
+        # integer up to the drawn integer increases the index by one.
         drawn = generator.integers(size - column, size=rows)
         for taken in np.sort(chosen[:, :column], axis=1).T:
             drawn += drawn >= taken

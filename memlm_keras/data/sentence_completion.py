@@ -39,9 +39,10 @@ def completion_questions(questions, answers, lowercase=True, tokenize="syntok"):
       `<s> You are crying alone </s>`, without the final full stop. The five
       sentences of a question differ at the blank.
 
-    The first line determines the format. For a model trained on the text of
-    `prepare_novels`, use the `lowercase` and `tokenize` of that text, and the
-    `machine_format`, which keeps the final full stops. The archive recommends
+    The first line determines the format. For a model that was trained on novels
+    from `prepare_novels`, pass the same `lowercase` and `tokenize` as to that
+    function, and the `machine_format` files. Only these files have the final
+    full stops, which the novels also have. The archive recommends
     the first 520 of the 1,040 questions for validation and the others for
     testing; Tran et al. (2016) report results for all questions.
 
@@ -52,8 +53,7 @@ def completion_questions(questions, answers, lowercase=True, tokenize="syntok"):
             from a string to a list of tokens.
 
     Returns:
-        List of `memlm_keras.data.ClozeQuestion` with an empty context and five
-        candidates.
+        List of `ClozeQuestion` with an empty context and five candidates.
 
     Raises:
         FileNotFoundError: A file does not exist.
@@ -246,7 +246,8 @@ def prepare_novels(
     Args:
         output: Path of the new folder, written completely or not at all.
         lowercase: Whether to lowercase the text.
-        tokenize: See `completion_questions`. A function is called per sentence.
+        tokenize: See `completion_questions`. If `tokenize` is a function, the
+            function is called once for each sentence.
         encoding: Encoding of files that are not UTF-8.
 
     Returns:
@@ -255,8 +256,8 @@ def prepare_novels(
     Raises:
         FileNotFoundError: There is no `.txt` file in `folder`.
         FileExistsError: `output` exists.
-        ValueError: Two files differ only in `.txt` and `.TXT`, the encoding is
-            unknown or wrong for a file, or a novel has no sentence.
+        ValueError: Two files have the same name with `.txt` and `.TXT`, the
+            encoding is unknown or wrong for a file, or a novel has no sentence.
         ImportError: `syntok`, which splits sentences, is not installed.
         OSError: `output` cannot be written.
 
@@ -320,7 +321,7 @@ def _novels(folder, output):
             f"`output` must be a new folder. Received: {output}, which exists. "
             "Remove it, or choose another."
         )
-    # The challenge's own files end with `.TXT`.
+    # The novels of the Sentence Completion Challenge end with `.TXT`.
     files = sorted(
         path
         for path in folder.glob("*")
@@ -354,8 +355,8 @@ def _read(file, encoding):
                 "Give another `encoding`, such as 'latin-1'."
             ) from error
     lines = re.split("\r\n|\r|\n", text)
-    # The license after the footer may contain a header, so only lines before
-    # the footer are searched for headers.
+    # Project Gutenberg's license follows the footer of a novel, and may contain
+    # a header line, too. So only lines before the footer are searched.
     footers = (at for at, line in enumerate(lines) if _FOOTER.match(line))
     end = next(footers, None)
     headers = [at for at, line in enumerate(lines[:end]) if _HEADER.match(line)]

@@ -92,7 +92,8 @@ def _processor(model):
 
 class LongestMatchTokenizer:
     """Splits words: cuts off the longest token with which a word begins, and
-    repeats. A character with which no token begins is kept as a token."""
+    repeats. Where no token matches, cuts off one character, which is then a
+    token outside the vocabulary."""
 
     def __init__(self, tokens, unit):
         self.tokens = tokens
@@ -161,9 +162,8 @@ class SubwordVocabulary(Vocabulary):
             and drops soft hyphens. Characters that occur in `tokens` are kept.
 
     Raises:
-        ValueError: A token is empty or repeated, a special token is not in
-            `tokens`, the SentencePiece model is damaged, or `replacements` is
-            invalid.
+        ValueError: A token is empty or repeated, a special token is missing,
+            the SentencePiece model is damaged, or `replacements` is invalid.
         ImportError: `sentencepiece` is not installed.
 
     Example:
@@ -228,7 +228,7 @@ class SubwordVocabulary(Vocabulary):
 
     @classmethod
     def build(cls, *arguments, **keywords):
-        """Raises `ValueError`, because other programs train subwords."""
+        """Raises `ValueError`: this package does not train subword models."""
         raise ValueError(
             "A `SubwordVocabulary` is not built from a text: train a "
             "SentencePiece model, and use `from_sentencepiece`."

@@ -1,5 +1,4 @@
-"""Reads tables of sentences (CSV, TSV and JSON lines), and writes tables of
-results."""
+"""Reads tables of sentences (CSV, TSV, JSON lines), and writes results."""
 
 import contextlib
 import csv
@@ -80,7 +79,8 @@ def decode(data, name):
                 f"line {line} has the byte 0x{data[place]:02x}, which is not "
                 f"{error.encoding}"
             )
-            # Valid UTF-8 beyond ASCII before the error: the file is damaged.
+            # If non-ASCII characters before the error are valid UTF-8, the file
+            # is damaged UTF-8, not Windows-1252.
             if marked or not data[:place].isascii():
                 raise ValueError(f"{reason}. Save the file as UTF-8") from None
             try:

@@ -47,7 +47,7 @@ def unmarked(line):
 
 class EnteredText:
     """Removes boundary marks, such as `<s>`, from lines. Counts the lines with
-    such marks, and characters that no token of the vocabulary has."""
+    boundary marks, and the characters that no token of the vocabulary has."""
 
     def __init__(self, vocabulary):
         self.vocabulary = vocabulary
@@ -66,7 +66,7 @@ class EnteredText:
         return bare
 
     def notes(self):
-        """Yields messages: one on boundary marks, one on unseen characters."""
+        """Yields messages about boundary marks and about unseen characters."""
         if self.marked:
             yield (
                 "Lines that begin with <s> or end with </s> or <eos>: "
@@ -175,8 +175,8 @@ class TextSource:
 
 
 class TextPart:
-    """Part of a source: the documents whose numbers are in `units`. In a source
-    without documents, `units` numbers the lines that are not blank."""
+    """The documents of a source whose indices are in `units`. For a source
+    without documents, `units` has indices of the lines that are not blank."""
 
     def __init__(self, source, units):
         self.source = source
@@ -535,8 +535,9 @@ def fingerprint(*parts):
 
 
 def stored(cache_dir, kind, name, make, read):
-    """Returns `read(folder)` of the cache folder `kind/name`. `make` first
-    writes a missing or damaged folder. Other contents need another `name`."""
+    """Returns `read(folder)` of the cache folder `kind/name`. If the folder is
+    missing or damaged, `make(folder)` writes it first. An intact folder is not
+    written again, so `name` must identify the contents."""
     folder = pathlib.Path(cache_dir) / kind / name
     for _ in range(_TRIES):
         try:

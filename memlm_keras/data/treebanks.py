@@ -84,7 +84,7 @@ def load_conllu(
 
 
 def _words(path):
-    """Yields `(words, False)` for sentences, which begin no document."""
+    """Yields `(words, False)` per sentence: no sentence begins a document."""
     for rows in _sentence_rows(path):
         yield [columns[_FORM] for _, columns in rows], False
 

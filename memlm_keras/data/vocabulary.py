@@ -210,8 +210,9 @@ class Vocabulary:
             size: Largest number of entries, including the two special tokens;
                 `None` keeps all.
             minimum_count: Integer, how often a token must occur in the text.
-                `None` means 1 if this makes some token unknown, and else 2,
-                since a model learns the unknown token only from examples.
+                `None` means 1 if the text has the unknown token or `size`
+                leaves tokens out. Otherwise, `None` means 2, so that a model
+                learns the unknown token from the tokens that occur once.
 
         Returns:
             `Vocabulary` with the most frequent tokens first. Equally frequent
@@ -354,12 +355,11 @@ class Vocabulary:
         return int(np.size(ids))
 
     def count_characters(self, ids):
-        """Counts the characters of the text of an array of ids, for bits per
-        character.
+        """Counts the characters that ids stand for, for bits per character.
 
         Each token is followed by a space or line end, which counts as one
         character. If tokens are characters, no spaces are counted. An unknown
-        word has the characters of the unknown token.
+        word counts as the characters of the unknown token, such as `<unk>`.
 
         Example:
 
@@ -380,8 +380,9 @@ class Vocabulary:
         return len(token) + self._has_spaces
 
     def begins_word(self, token):
-        """Returns whether a token begins a word. A subword piece does if it
-        begins with U+2581 or ends a sentence, and every other token does.
+        """Returns whether a token begins a word. A subword token begins a word
+        if its first character is U+2581 or it is the end-of-sentence token. All
+        tokens of other vocabularies begin words.
 
         Example:
 

@@ -198,8 +198,8 @@ def split_at_scripts(text):
     spaces = tf.constant([ord(character) for character in WHITE_SPACE])
     is_space = tf.reduce_any(codes[:, None] == spaces, axis=1)
     scripts = tf.where(is_space, -2, tf.strings.unicode_script(codes))
-    # A token begins where the row or the script differs from that of the
-    # previous character, unless the character is white space.
+    # A character begins a token if it is not white space, and the previous
+    # character belongs to another text or another script.
     changes = tf.concat(
         [
             tf.ones_like(codes[:1], tf.bool),

@@ -138,9 +138,8 @@ class DynamicEvaluator:
                 count; `None` for all ones.
 
         Returns:
-            `(log_probability, state)`: the natural-log probability of each
-            target before learning, float32 `(1, time)`; and the state after
-            the segment.
+            `(log_probability, state)`: each target's natural-log probability
+            before learning, float32 `(1, time)`; state after the segment.
         """
         if sample_weight is None:
             sample_weight = np.ones(np.shape(targets), "float32")

@@ -81,9 +81,8 @@ def choose_cache(
             computing the output layer, which is slow with a large vocabulary.
 
     Raises:
-        ValueError: The model has a mixture, `thetas` or `weights` are empty or
-            invalid, ids are outside the vocabulary, or the batches begin within
-            an epoch.
+        ValueError: The model has a mixture, `thetas` or `weights` are invalid,
+            ids are outside the vocabulary, or batches begin within an epoch.
 
     Example:
 

@@ -18,10 +18,11 @@ from memlm_keras.data import Batches
 from memlm_keras.evaluation.dynamic import DynamicEvaluator
 
 PASSED, FAILED, NOT_APPLICABLE = "passed", "failed", "not applicable"
-# Minimum length of a text, length of a segment, and rows of a batch. A function
-# is compiled for each size, so there are few sizes.
+# Minimum length of a text, length of a segment, and rows of a batch. The sizes
+# are few, because a model is compiled again for each shape of its inputs.
 _LEAST, _SEGMENT, _ROWS = 32, 16, 3
-# Steps that a memory reads at once; tokens by which a text exceeds windows.
+# Number of time steps that a memory processes at once, and number of tokens by
+# which a text is longer than this number and the model's windows.
 _CHUNK, _MORE = 64, 8
 # Tokens for each update of dynamic evaluation (Krause et al., 2018).
 _UPDATE = 5
@@ -80,7 +81,7 @@ class Certificate:
         return not self.count(FAILED)
 
     def count(self, result):
-        """Returns the number of checks with a result, such as `"failed"`."""
+        """Returns how many checks have a given result, such as `"failed"`."""
         return sum(check.result == result for check in self.checks)
 
     def __str__(self):
@@ -135,8 +136,8 @@ def certify(
     | says the same | a second model, `same_as`, gives equal scores |
 
     The texts are random words with repetitions and ends of sentences. For a
-    model with `log_probabilities_at`, most words are drawn from the model, so
-    that its longest n-grams occur.
+    model with `log_probabilities_at`, most words are drawn from the model:
+    random words rarely form n-grams that the model has counted.
 
     Args:
         model: `memlm_keras.LanguageModel`, with any mixture, or
@@ -345,8 +346,8 @@ def _require(reader, method):
 
 
 class _Reader:
-    """The interface through which checks read a model. `missing` maps each
-    method that does not apply (`pieces`, `rows`, `documents`) to the reason."""
+    """The interface through which checks call a model. `missing` maps the name
+    of each method that does not apply, such as `"rows"`, to the reason."""
 
     # Whether the model gives distributions as well as scores of words, and
     # whether the scores are entries of the distributions.
@@ -360,7 +361,7 @@ class _Reader:
 
     @property
     def places(self):
-        """Positions whose words are scored one by one."""
+        """Evenly spaced positions, each scored in separate model calls."""
         step = -(-self.length // _MOST_PLACES)
         return range((self.length - 1) % step, self.length, step)
 
@@ -461,7 +462,7 @@ class _Reader:
 
 
 class _Streaming(_Reader):
-    """Reads a model with `initial_state` and `step`."""
+    """The `_Reader` of a model with methods `initial_state` and `step`."""
 
     def __init__(self, model, vocabulary_size):
         super().__init__(model, vocabulary_size)
@@ -513,7 +514,8 @@ class _Streaming(_Reader):
         return np.ma.concatenate(found)
 
     def rows(self, texts):
-        """Returns distributions `(R, T, V)`, with any scores as entry V."""
+        """Returns distributions `(R, T, V)`. If the model has the method
+        `score`, the score of each token is one more entry."""
         read = self._read(texts)
         if self._scorer is None:
             return read
@@ -524,7 +526,8 @@ class _Streaming(_Reader):
         if not self._in_logits:
             yield from super().words_at()
             return
-        # A softmax always sums to one, so sum what the model's `score` returns.
+        # Outputs of a softmax always sum to one. So sum the probabilities that
+        # the model's method `score` returns for all words.
         for place in _PLACES:
             inputs = self._inputs(self.text[None])[:, : place + 1]
             state = self.model.initial_state(1)
@@ -537,7 +540,7 @@ class _Streaming(_Reader):
 
 
 class _Places(_Reader):
-    """Reads a model with `log_probabilities_at`."""
+    """The `_Reader` of a model with the method `log_probabilities_at`."""
 
     def __init__(self, model, vocabulary_size):
         super().__init__(model, vocabulary_size)
@@ -551,7 +554,7 @@ class _Places(_Reader):
             part = self.model.log_probabilities_at(text, place, place + 1)
             weights = np.exp(np.asarray(part, "float64")[0])
             total = weights.sum()
-            # Replace seven in ten random words by words that the model draws.
+            # Replace about 70% of the random text by words from the model.
             if 0 < total < np.inf and self._random.random() < 0.7:
                 text[place] = self._random.choice(self.ids, p=weights / total)
         return text
@@ -575,7 +578,7 @@ class _Places(_Reader):
 
 
 class _Adaptive(_Reader):
-    """Reads a `DynamicEvaluator`, which updates weights after each segment."""
+    """The `_Reader` of a `DynamicEvaluator`, which learns from each segment."""
 
     gives_distributions = False
     missing = {
@@ -599,7 +602,7 @@ class _Adaptive(_Reader):
             )
 
     def distributions(self, text):
-        """Returns distributions, computed before learning from each segment."""
+        """Returns log-probabilities `(T, V)` before each segment's update."""
         found, lm = [], self.model.lm
         for token_ids, state in self._segments(text):
             mapping = list(zip(lm.trainable_variables, self.model.weights))
@@ -650,8 +653,7 @@ class _Function(_Reader):
             yield f"place {place}", self.unseen(place)
 
     def unseen(self, place):
-        """Returns log-probabilities of all words at a position, with a call for
-        each word."""
+        """Returns log-probabilities of all words, with a call for each word."""
         if self.vocabulary_size > _MOST_CALLS:
             raise _NotApplicable(
                 "the model gives no distributions; scoring words would take "

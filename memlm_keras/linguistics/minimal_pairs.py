@@ -37,8 +37,8 @@ LEVELS = {
     "phenomenon": ("linguistics_term", "phenomenon"),
     "paradigm": ("UID", "paradigm"),
 }
-# Maps each method to the fields whose values form the good text and the bad
-# text. Only the value of the last of these fields is scored.
+# Maps each method to two tuples of fields, for the good and for the bad text. A
+# text joins the values of its fields, and only the last value is scored.
 METHODS = {
     "simple": (("sentence_good",), ("sentence_bad",)),
     "one_prefix": (
@@ -82,10 +82,11 @@ class PairAccuracy:
         half_credit: float, accuracy if a tie counts one half.
         ties: integer, number of pairs with equal scores.
         same: integer, number of ties whose two sentences have equal token ids.
-        accuracy_of_rest: float, `accuracy` without the `same` pairs, or NaN.
-        interval: two floats, 95% interval of `accuracy` over pairs: for one
-            paradigm Wilson's (1927), for the mean over several a normal
-            interval with the variance within paradigms.
+        accuracy_of_rest: float, `accuracy` of the pairs whose two sentences
+            have different token ids; NaN if there are none.
+        interval: two floats, 95% interval of `accuracy` over pairs. Accuracy on
+            one paradigm has Wilson's (1927) interval. A mean over paradigms
+            has a normal interval, from the variance within each paradigm.
     """
 
     pairs: int
@@ -109,8 +110,9 @@ class PairAccuracy:
 
 
 class GroupedResults(tables.ResultTable):
-    """Base class of results with groups, such as phenomena. An accuracy is the
-    mean over groups of the finest level, `levels[-1]`."""
+    """Base class of results with groups, such as phenomena. `levels` has the
+    names of the groupings, the finest last. An accuracy is the mean over the
+    accuracies of the finest groups."""
 
     @property
     def accuracy(self):
@@ -278,10 +280,10 @@ def minimal_pairs(
 
     Raises:
         ValueError: for an unknown `method`, `eos` with another method than
-            `"simple"`, no pairs, and a pair without two sentences; for a
-            vocabulary that is missing, has another size, or has a token that
-            spans a prefix and a word; for a model that is not causal or has no
-            probabilities.
+            `"simple"`, no pairs, and a pair without two sentences. The
+            vocabulary must exist, have the model's size, and have no token with
+            letters of both a prefix and the word after it. The model must be
+            causal and have probabilities.
 
     Example:
 
@@ -352,8 +354,8 @@ def minimal_pairs(
 
 
 def mean_accuracy(groups):
-    """Returns the mean accuracy over groups, and its 95% interval as in
-    `PairAccuracy`. A group is an array: 1 for right answers, 0 for wrong."""
+    """Returns the mean accuracy over `groups`, arrays with 1 for right answers
+    and 0 for wrong answers, and the 95% interval as in `PairAccuracy`."""
     means = np.array([group.mean() for group in groups])
     accuracy = float(means.mean())
     if len(groups) == 1:
@@ -412,12 +414,9 @@ class TokenizedText:
 
 
 def token_scores(model, sentences, vocabulary, batch_size=_ROWS, verbose=0):
-    """Computes the natural-log probability of each token of `sentences`, a list
-    of int32 arrays, as described in `minimal_pairs`.
-
-    Returns a list of float64 arrays `(tokens,)`. Equal sentences get exactly
-    equal scores.
-    """
+    """Returns the natural-log probabilities of the tokens of `sentences`, int32
+    arrays, as described in `minimal_pairs`: float64 arrays `(tokens,)`. Equal
+    sentences get exactly equal scores."""
     require_positive_integer("batch_size", batch_size)
     distinct = {ids.tobytes(): ids for ids in sentences}
     # Sentences are sorted by length, so that batches have little padding.
@@ -441,8 +440,7 @@ def token_scores(model, sentences, vocabulary, batch_size=_ROWS, verbose=0):
 def _score(sentences, model, vocabulary, rows):
     end = np.int32(vocabulary.end_of_sentence_id)
     if isinstance(model, StreamingModel):
-        # The last batch has as many rows as the others, so that no other shape
-        # is compiled.
+        # All batches have equally many rows, so that one shape is compiled.
         steps = len(sentences[-1])
         tokens = np.full((rows, steps + 1), end, "int32")
         for row, ids in zip(tokens, sentences):

@@ -58,11 +58,11 @@ class RecencyPerplexity:
 def perplexity_by_recency(model, batches, edges=EDGES, verbose=1):
     """Computes perplexity by the distance to each token's last occurrence.
 
-    A memory can help to predict a word in its window, but not a new word. One
-    bin has the tokens that occur for the first time in their document. The
-    other bins are ranges of the distance in tokens, which is 1 for the previous
-    token. The model reads the text as in `perplexity`. Occurrences of a word in
-    other documents do not count, even if the state is carried over.
+    A memory of recent tokens can help to predict a word that it contains, but
+    not a new word. One bin has the tokens that occur for the first time in
+    their document. The other bins are ranges of the distance in tokens, which
+    is 1 for the previous token. The model reads the text as in `perplexity`.
+    Occurrences in other documents do not count, even with a carried state.
 
     Args:
         model: as for `perplexity`.

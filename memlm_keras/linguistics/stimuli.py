@@ -1,4 +1,4 @@
-"""Surprisal of experimental sentences, by region and as regression columns."""
+"""Surprisal of the words of experimental sentences, and of groups of words."""
 
 import collections
 import dataclasses
@@ -26,8 +26,8 @@ class StimulusSurprisal(tables.ResultTable):
     """Surprisal of each word of the sentences of a table.
 
     Words are separated by white space. The surprisal of a word is the sum over
-    its tokens; entropy and rank belong to its first token. The end of a
-    sentence has a row without a region.
+    its tokens; entropy and rank belong to its first token. A region is a group
+    of adjacent words. The end of a sentence counts as a word without a region.
 
     Attributes:
         rows: tuple of dicts, the table of sentences.
@@ -49,8 +49,8 @@ class StimulusSurprisal(tables.ResultTable):
     def columns(self):
         """Returns a dict of columns, with one row per word.
 
-        The columns of the table come first. A new column whose name is taken
-        gets the prefix `memlm_`.
+        The first columns are those of `rows`, the table of sentences. A new
+        column whose name is taken gets the prefix `memlm_`.
         """
         own = self.words.columns()
         end = np.diff(self.words.sentence, append=0) != 0
@@ -173,8 +173,7 @@ def stimulus_surprisal(
             `"7-9"`, or `"3-4, 7"` for two regions. `"marked"` for words between
             asterisks, as in `"the horse *raced* past"`. `None` for no regions.
         reset: bool, whether each sentence is read from the initial state.
-        counts: dict from words to their counts in a text, as from
-            `count_words`, or `None`.
+        counts: dict from words to counts, as from `count_words`, or `None`.
         spillover: integer, number of previous words whose surprisal, length
             and log-frequency also get columns.
 
@@ -183,8 +182,7 @@ def stimulus_surprisal(
 
     Raises:
         ValueError: for no rows, a missing column, a sentence without a word,
-            invalid or overlapping positions, unpaired asterisks, and errors of
-            `surprisal`.
+            invalid positions, unpaired asterisks, and errors of `surprisal`.
 
     Example:
 
@@ -213,7 +211,8 @@ def stimulus_surprisal(
         in_region += [*of_regions, 0]
     if regions is not None and not any(in_region):
         raise ValueError(
-            f"No word is in a region. Received: regions={regions!r}"
+            f"No word is in a region. Received: regions={regions!r}. Give word "
+            "positions such as '7-9', or mark words, as in 'the *red* car'."
         )
     tokens = surprisal(
         model,

@@ -21,7 +21,8 @@ from memlm_keras.linguistics.minimal_pairs import mean_accuracy
 from memlm_keras.linguistics.minimal_pairs import token_scores
 from memlm_keras.models.surprisal import UNITS
 
-# Maps the first part of a suite's name to its circuit (Hu et al., 2020).
+# Maps the first part of a test suite's name to the suite's circuit. A circuit
+# is a class of syntactic phenomena (Hu et al., 2020).
 CIRCUITS = {
     "number": "Agreement",
     "npi": "Licensing",
@@ -55,12 +56,14 @@ _OPERATORS = {
 
 
 class Formula:
-    """A comparison of surprisals, such as `(5;%a%) + (6;%a%) < (5;%b%)`.
+    """A formula of SyntaxGym, which compares surprisals of sentences' regions.
 
-    `(region;%condition%)` is the surprisal of a region, and `(*;%condition%)`
-    that of a whole sentence. `+` and `-` bind tighter than `<`, `>` and `=`,
-    which bind tighter than `&` and `|`. Round and square brackets group terms.
-    `=` is true for numbers within 0.001 bits or a factor of 1.00001.
+    In `(5;%a%) + (6;%a%) < (5;%b%)`, `(5;%a%)` is the surprisal of region 5 in
+    the sentence of condition `a`. `(*;%a%)` is the surprisal of the whole
+    sentence. `+` and `-` bind tighter than `<`, `>` and `=`, which bind tighter
+    than `&` and `|`. Round and square brackets group terms. In a formula,
+    `a = b` is true if the difference of the two numbers is at most 0.001 bits,
+    or at most 1e-5 of the larger number.
 
     Args:
         text: string.
@@ -154,7 +157,7 @@ class Formula:
         return self._value(self._tree, sums)
 
     def has_tie(self, sums):
-        """Returns whether any `<` or `>` compares equal numbers."""
+        """Returns whether a `<` or `>` of the formula has two equal sides."""
         return any(
             self._value(node.left, sums)
             == self._value(node.comparators[0], sums)
@@ -213,10 +216,10 @@ def read_suites(path):
 
     Args:
         path: path of a `.json` file, of a folder of such files, or of a `.zip`
-            archive. The circuit of a suite, a class of phenomena, is its
-            `meta.circuit`, or follows from its name (Hu et al., 2020), or is
-            `"other"`. Suites with the same name also get the names of their
-            files.
+            archive. A circuit is a class of phenomena. The circuit of a suite
+            is its `meta.circuit`, or follows from its name (Hu et al., 2020),
+            or is `"other"`. If suites have equal names, the files' names are
+            added.
 
     Returns:
         List of `Suite`.
@@ -347,11 +350,9 @@ class SuiteAccuracy:
     Attributes:
         items, suites: integers, the numbers of items and suites.
         accuracy: float.
-        ties: integer, number of items in which `<` or `>` compares equal
-            numbers.
+        ties: integer, number of items with a `<` or `>` of equal numbers.
         unknown: integer, number of items with unknown words.
-        interval: two floats, 95% interval of `accuracy` over items, as in
-            `PairAccuracy`.
+        interval: two floats, 95% interval over items, as in `PairAccuracy`.
     """
 
     items: int
@@ -372,7 +373,7 @@ class SuiteAccuracy:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SuiteResults(GroupedResults):
-    """Surprisal of the regions in suites, and whether predictions are true.
+    """Surprisal of the regions of test suites, and whether formulas are true.
 
     Attributes:
         regions: tuple of dicts, one per region of a sentence: `suite`,
@@ -438,7 +439,7 @@ def suite_results(model, suites, vocabulary=None, batch_size=128, verbose=1):
 
     Raises:
         ValueError: for no suites, two suites with one name, a vocabulary that
-            is missing or has another size, tokens that cross the space between
+            is missing or has another size, a token with letters of two
             regions, and a model that is not causal or has no probabilities.
 
     Example:

@@ -80,8 +80,7 @@ def read_arpa(path, vocabulary, verbose=1):
 def arpa_vocabulary(path):
     """Reads the words in an ARPA file as a `memlm_keras.data.Vocabulary`.
 
-    The words keep their order. `</s>` becomes the end-of-sentence token if the
-    file has it.
+    Word order is kept. `</s>`, if present, becomes the end-of-sentence token.
 
     Raises:
         FileNotFoundError: The file does not exist.

@@ -209,9 +209,8 @@ def mixture_weights(scores):
 
         weights_k <- mean_t weights_k p_k(t) / sum_j weights_j p_j(t)
 
-    until no weight grows by a factor above 1 + 1e-9. Then the mean
-    log-probability, a concave function of the weights, is within 1e-9 nats of
-    its maximum.
+    until no weight grows by a factor above 1 + 1e-9. The mean log-probability,
+    concave in the weights, is then within 1e-9 nats of the maximum.
 
     Args:
         scores: Floats `(models, tokens)`, the natural-log probability of each

@@ -30,8 +30,7 @@ class Client:
     """Client for an exported language model on TensorFlow Serving.
 
     A client sends all requests to one version of the model, because other
-    versions reject its state. Below, `texts` is a string or a list of B
-    strings.
+    versions reject its state. `texts` below is a string or a list of B strings.
 
     Args:
         address: String, `"host:8500"` for gRPC, which needs the package
@@ -83,8 +82,7 @@ class Client:
                 the input; numbers are sent as int32 or float32.
 
         Returns:
-            Dict of NumPy arrays by name of the output; strings have dtype
-            object.
+            Dict of NumPy arrays by output name; strings have dtype object.
         """
         return self._connection.predict(
             self.version,

@@ -140,8 +140,7 @@ def check_path(path, overwrite=False, format="tf_saved_model"):
         path, overwrite, format: See `export`.
 
     Returns:
-        `pathlib.Path`. A SavedModel gets the next version unless `path` ends in
-        a version.
+        `pathlib.Path`; a SavedModel gets the next version if `path` has none.
 
     Raises:
         ValueError: The format is unknown, or `path` lacks its suffix or has an

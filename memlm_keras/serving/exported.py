@@ -43,8 +43,7 @@ def find_exported(path):
 def load(path):
     """Loads an exported language model, which reads token ids.
 
-    The model runs in its own engine: onnxruntime, LiteRT's interpreter or
-    TensorFlow.
+    The model runs in its own engine: onnxruntime, LiteRT or TensorFlow.
 
     Args:
         path: Path that `export` returned: an `.onnx` or `.tflite` file with

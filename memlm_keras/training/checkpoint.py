@@ -30,10 +30,9 @@ class Checkpoint(keras.callbacks.Callback):
 
     A checkpoint has the weights, the states of the optimizer, of dropout's
     random generators and of callbacks (patience, best weights, history), the
-    carried state, unfinished metrics and the position in the data. A run that
-    was killed and resumed ends with the weights of an uninterrupted run: bit
-    for bit on JAX, and on TensorFlow with op determinism and one inter-op
-    thread.
+    carried state, unfinished metrics and the position in the data. A killed
+    and resumed run ends with the weights of an uninterrupted run: bit for bit
+    on JAX, and on TensorFlow with op determinism and one inter-op thread.
 
     Keras' `BackupAndRestore` restores weights and optimizer at the beginning of
     an epoch, but neither carried state, position in the data, nor callbacks.
@@ -51,8 +50,7 @@ class Checkpoint(keras.callbacks.Callback):
             class need `identity()`, which returns JSON values that identify the
             batches, and `start_at(epoch, batch)`, which sets their position.
         callbacks: List of the other callbacks, whose state is saved, too. Your
-            own callbacks need `get_state`, which returns JSON values, and
-            `set_state`.
+            own callbacks need `get_state`, which returns JSON, and `set_state`.
         frequency: Integer or `None`, number of batches between checkpoints
             within an epoch; one is also saved after each epoch.
         learning_rate: Learning rate of a resumed run: `"checkpoint"` for the
