@@ -30,11 +30,11 @@ class Format(NamedTuple):
     suffix: str | None = None
     packages: tuple[str, ...] = ()  # Required packages.
     options: tuple[str, ...] = ()  # Further arguments of `export`.
-    mark: str | None = None  # A file in each exported folder.
+    mark: str | None = None  # Name of the file that shows a folder's format.
     backend: str = "tensorflow"
     needs_vocabulary: bool = True
-    # Dotted name of a function that returns further options, called before the
-    # backend is imported.
+    # Dotted name of a function that returns a dict of further arguments for
+    # `writer`; the function runs before `backend` is imported.
     prepare: str | None = None
 
 
@@ -61,7 +61,7 @@ _FORMATS = {
         "memlm_keras.serving.onnx.write_triton",
         server="Triton",
         place="model_repository/{name}",
-        # Triton has no password, and listens on all addresses by default.
+        # By default, Triton listens on all addresses and asks no password.
         start="tritonserver --model-repository={folder} "
         "--http-address=127.0.0.1 --grpc-address=127.0.0.1 "
         "--metrics-address=127.0.0.1",

@@ -15,9 +15,10 @@ UNIT = 2.0**-50, 2.0**-10
 def with_gradient(forward, backward, plain=None):
     """Returns a function with a custom backward pass.
 
-    `forward(*arguments)` returns results, and tensors for the backward pass.
-    `backward(tensors, *upstream)` returns the gradients of the arguments, and
-    `plain(*arguments)` returns only results, for calls without gradients.
+    `forward(*arguments)` returns a pair: the function's results, and tensors to
+    keep for the backward pass. `backward(tensors, *upstream)` returns the
+    gradients of the arguments. `plain(*arguments)` returns only the results,
+    for calls without gradients.
     """
     # On PyTorch, `keras.ops.custom_gradient` supports only one result, and its
     # backward pass gets only the arguments.
@@ -91,12 +92,12 @@ def _torch_function():
 
 
 def divide_by_length(parts, least=UNIT, axis=None):
-    """Divides vectors by their length, with a divisor of at least `least[0]`.
+    """Divides vectors by their Euclidean length.
 
-    Tensor i of the tuple `parts` contains element i of every vector. With
-    `axis`, the tuple has one tensor, with vectors along this axis. Gradients
-    are divided by the vectors' length, with a divisor of at least `least[1]`.
-    """
+    Tensor i of the tuple `parts` contains element i of every vector. If `axis`
+    is given, `parts` has one tensor, and each vector lies along this axis. The
+    divisor is at least `least[0]`. The gradient of a vector is also divided by
+    the vector's length; this divisor is at least `least[1]`."""
 
     def forward(*parts):
         length = length_of(parts, axis)
@@ -115,8 +116,8 @@ def divide_by_length(parts, least=UNIT, axis=None):
 
 def divide_by_length_gradient(divided, length, upstream, least, axis=None):
     """Returns the gradients of `divide_by_length` for its argument `parts`.
-    `divided` are the quotients, and `length` is the length of the vectors."""
-    # Remove the component along the vector, which only changes the length.
+    `divided` are its results, and `length` the lengths of the vectors."""
+    # A longer vector has the same quotient: remove the component along it.
     along = _sum_of_products(divided, upstream, axis)
     along = ops.where(length > least[0], along, ops.zeros_like(along))
     divisor = ops.maximum(length, least[1])
@@ -140,8 +141,9 @@ def _sum_of_products(left, right, axis):
 
 
 def value_and_gradients(function):
-    """Wraps `value, more = function(tensors, *others)`: the returned function
-    also computes the gradients of `value` with respect to `tensors`."""
+    """Returns a function that computes `(value, more), gradients`.
+    `function(tensors, *others)` returns the pair `(value, more)`. `gradients`
+    are the gradients of the scalar `value` with respect to `tensors`."""
     # `function` must not assign variables, since JAX compiles it.
     backend = keras.backend.backend()
     if backend == "jax":
@@ -178,7 +180,8 @@ def value_and_gradients(function):
 
 # === Operations of traced steps on PyTorch ===
 
-# Pairs `(function, like)`. PyTorch operations take an index, not functions.
+# Pairs `(function, like)`. A PyTorch operation cannot take a Python function as
+# an argument, so it takes the index of a pair in this list.
 _functions = []
 
 
@@ -187,10 +190,10 @@ def opaque(function, like):
     that Python code in `function` may depend on the values of tensors.
 
     Args:
-        function: function of tensors that returns a tuple of new tensors,
-            without gradients.
-        like: function of the same tensors that returns empty tensors with the
-            shapes and dtypes of the results, without reading values.
+        function: maps tensors to a tuple of new tensors, without gradients.
+        like: function with the arguments of `function` that returns empty
+            tensors with the shapes and dtypes of `function`'s results, without
+            reading the values of the arguments.
     """
     from torch._subclasses import FakeTensor
 

@@ -12,8 +12,8 @@ import keras
 # of recurrent layers; on TensorFlow, a tuple of inputs needs `input_length`.
 # `in_symbolic_scope` returns whether Keras infers shapes, `in_stateless_scope`
 # whether a `keras.StatelessScope` is open. `AutocastScope` sets the dtype that
-# variables are cast to. `quantize` calls `should_quantize_layer`, `summary`
-# calls `weight_memory_size`, and `module_utils` imports TensorFlow when used.
+# variables are cast to. `should_quantize_layer` applies a filter of `quantize`,
+# `weight_memory_size` counts bytes, and `module_utils` imports TensorFlow.
 try:
     from keras.src.backend import get_keras_mask
     from keras.src.backend import rnn

@@ -11,8 +11,9 @@ from memlm_keras.arguments import distinct
 class Int8Kernels(Configured):
     """Mix-in for layers whose matrices `quantize("int8")` converts to int8.
 
-    After `quantize`, reading the attribute of a matrix divides int8 values by a
-    float32 scale for each column. List the mix-in before a Keras base class.
+    `quantize` stores int8 values and a float32 scale for each column. The
+    attribute of a matrix, such as `kernel`, then returns the int8 values
+    divided by the scales. List the mix-in before a Keras base class.
     """
 
     def quantize(self, mode=None, type_check=True, config=None):
@@ -80,8 +81,8 @@ class Int8Kernels(Configured):
 
 
 def expanded(layer):
-    """Returns a copy of a layer or cell with its int8 matrices as floats, for
-    use in a loop. Without int8 matrices, returns the layer itself."""
+    """Returns a copy of a layer or cell that converts int8 matrices to floats
+    once, instead of at each step of a loop. Without such matrices, `layer`."""
     new = {}
     if hasattr(layer, "cell"):
         new = {"cell": expanded(layer.cell)}

@@ -43,8 +43,8 @@ class SlidingWindow:
         size: integer, number of steps that each step sees.
         shape: tuple of integers, shape of the remembered tensor of one step.
         dtype: string, dtype of the remembered tensors.
-        current: whether the last of the `size` steps that a step sees is the
-            step itself; if so, the state has `size - 1` slots.
+        current: whether a step counts itself among the `size` steps that the
+            window shows; if so, the state has `size - 1` slots.
     """
 
     def __init__(self, size, shape=(), dtype="float32", current=False):
@@ -73,9 +73,8 @@ class SlidingWindow:
 
         Returns:
             A tuple of the extended window, `(batch, slots + time, ...)`, in
-            which step `t` sees positions `t` to `t + size - 1`; a boolean
-            tensor `(batch, time, size)`, `True` at filled positions; and the
-            new state.
+            which step `t` sees positions `t` to `t + size - 1`; a mask
+            `(batch, time, size)`, `True` at filled positions; and the state.
         """
         time = ops.shape(remembered)[1]
         window = ops.cast(state["window"], remembered.dtype)
@@ -118,7 +117,7 @@ class SlidingWindow:
 
     def slot(self, extended, index):
         """Returns what one slot holds at each step, `(batch, time, ...)`. Slot
-        0 is the oldest; `index=self.slots` returns the steps themselves."""
+        0 is the oldest; slot `self.slots` holds the remembered current step."""
         return extended[:, index : (index - self.slots) or None]
 
     def products(self, queries, extended):
@@ -183,7 +182,8 @@ def by_slot(numbers, slots):
     """Selects elements `t` to `t + slots - 1` of row `t` of each matrix in
     `numbers`, `(batch, time, positions)`; returns `(batch, time, slots)`."""
     batch_size, time, positions = ops.shape(numbers)
-    # Reshaping to rows with one more element moves row t left by t positions.
+    # In a flat array, element t of row t is at t * (positions + 1). Rows of
+    # `positions + 1` elements therefore begin with element t of the old row t.
     flat = ops.reshape(numbers, (batch_size, time * positions))
     flat = ops.pad(flat, [[0, 0], [0, time]])
     rows = ops.reshape(flat, (batch_size, time, positions + 1))
@@ -213,7 +213,8 @@ def as_mask(mask, like):
 
 
 class ValidSteps:
-    """Moves the unmasked steps of each row to its front, and back."""
+    """Moves the unmasked steps of each row to the front of the row, so that
+    masked steps come last. `put_back` restores the original order."""
 
     def __init__(self, mask):
         self.mask = ops.cast(mask, "bool")
@@ -222,7 +223,7 @@ class ValidSteps:
         # All sort keys differ, so even an unstable sort keeps the order.
         self._order = ops.argsort(steps - valid * ops.shape(mask)[1], axis=1)
         self._places = ops.maximum(ops.cumsum(valid, axis=1) - 1, 0)
-        # Mask of the unmasked steps in results of `to_front`.
+        # True where results of `to_front` contain a step that is not masked.
         self.front = steps < count_valid(mask)[:, None]
 
     def to_front(self, tensor):
@@ -245,8 +246,8 @@ class ValidSteps:
 
 
 def over_valid_steps(read):
-    """Decorator for the method `read` of a causal memory: `read` then gets the
-    unmasked steps of each row first, and the results are moved back."""
+    """Decorates the method `read` of a causal memory. The wrapper moves masked
+    steps to the end of each row before `read`, and moves the results back."""
 
     @functools.wraps(read)
     def masked(self, outputs, state, token_ids=None, mask=None):
@@ -296,9 +297,9 @@ def _stretch(by_step, tensor):
 # === Additive scores ===
 
 # Additive scores cost time and memory in proportion to window times units.
-# Storing each tanh for the backward pass would take gigabytes. On a CPU,
-# computing the tanh again is also faster: with a window of 64, 64 steps and 96
-# units, it takes half the time of automatic differentiation of the loop.
+# Storing each tanh for the backward pass would take gigabytes, so the backward
+# pass computes each tanh again. On a CPU, with a window of 64, 64 steps and 96
+# units, this takes half the time of automatic differentiation.
 
 
 def additive_scores(keys, queries, kernel, seen):
@@ -329,8 +330,8 @@ def scores_in_loop(queries):
 def _scores_in_blocks(keys, queries, kernel, window):
     time = queries.shape[1]
     if not isinstance(time, int) or 2 * window <= _SCORED_BLOCK:
-        # Blocks need a known number of steps. With a short window, most pairs
-        # in a block are farther apart than the window and need no score.
+        # Cutting a sequence into blocks needs a known number of steps. With a
+        # short window, most pairs in a block are too far apart to need a score.
         time = ops.shape(queries)[1]
         scores = [
             ops.matmul(ops.tanh(keys[:, slot : slot + time] + queries), kernel)
@@ -383,8 +384,8 @@ def _torch_scores(keys, queries, kernel, seen):
         for some_keys, some, d_some in in_parts(keys, queries, d_scores):
             d_slots = d_some.permute(2, 0, 1).contiguous()
             hidden = torch.empty_like(some)
-            # The gradient of a key is w (sum d - sum d tanh^2), where d are the
-            # gradients of scores. The sums of d need no axis of units.
+            # The gradient of a key is w (sum d - sum d tanh^2), where d is the
+            # gradient of a score, a scalar: `d_seen` needs no axis of units.
             d_seen = some.new_zeros(some_keys.shape[:2])
             squares = torch.zeros_like(some)
             squares_seen = torch.zeros_like(some_keys)

@@ -42,7 +42,7 @@ _FIXED = {
     },
     "SequenceAutoencoder": {"encoder", "decoder", "conditioning"},
 }
-# Arguments that a user cannot change if the preset's row sets them.
+# Arguments that a user can change only in presets that do not set them.
 _FIXED_IF_SET = {"embedding", "head"}
 
 _PAPERS = {}
@@ -64,7 +64,7 @@ class Paper:
         tables: tuple of `memlm_keras.presets.Table`s.
         matched_to: name of the row whose number of parameters the paper's other
             rows match, by their hidden sizes; or `None`.
-        unmatched: tuple of names of rows with other numbers of parameters.
+        unmatched: tuple of strings, names of rows that do not match the number.
     """
 
     name: str
@@ -104,8 +104,7 @@ def register(paper, rows=None, **details):
         paper: string, the name of the paper, with which preset names begin; or
             a `Paper` instead of all arguments.
         rows: dict of `memlm_keras.presets.Row`s by name.
-        **details: arguments of `Paper`: `title`, `authors`, `year`, `where`,
-            `tables`.
+        **details: `title`, `authors`, `year`, `where` and `tables` of `Paper`.
 
     Raises:
         ValueError: if the name is taken, a name is empty or contains a slash,
@@ -134,8 +133,8 @@ def register(paper, rows=None, **details):
         paper = Paper(paper, {} if rows is None else rows, **details)
     elif rows is not None or details:
         raise ValueError(
-            "`paper` must be a name if `rows` or details are given. "
-            f"Received: paper={paper!r}"
+            "`paper` must be a string, not a `Paper`, if other arguments are "
+            f"given. Received: paper={paper!r}"
         )
     names_given = [("paper", paper.name), *(("rows", n) for n in paper.rows)]
     for argument, name in names_given:
@@ -169,7 +168,7 @@ def papers():
     global _TO_LOAD
     if _TO_LOAD is None:
         _TO_LOAD = list(importlib.metadata.entry_points(group=ENTRY_POINTS))
-    # Loaded code may call `papers`, which must not load that code again.
+    # `pop` comes before loading, since the loaded module may call `papers`.
     while _TO_LOAD:
         load_entry_point(_TO_LOAD.pop(0))
     return dict(_PAPERS)
@@ -207,13 +206,14 @@ def get(name, /, **sizes):
         **sizes: values that replace the paper's. `units`, `embedding_dim` and
             `window` are integers. `scale`, a float, multiplies the sizes;
             classifiers keep the size of their embeddings. `initial_range` is
-            the limit r of U(-r, r), from which weights are drawn. For s times
-            the paper's sizes, use 1 / sqrt(s) times the paper's range, because
-            sums of n products grow as r sqrt(n). Presets of `weissenborn2016`
-            have `embedding_range`, the limit r of embeddings, and with an
-            associative memory `key`, `"bound"` or `"unit"`. Presets of
-            `kong2019` have `l2` and `output_bias` (bool). Presets of `memlm`
-            have `num_sampled`, 0 for all words; see `heads.TiedProjection`.
+            the limit r of U(-r, r), from which weights are drawn. A sum of n
+            inputs with such weights is of the order r sqrt(n), so models with s
+            times the paper's units need r / sqrt(s) to keep sums of the same
+            size. Presets of `weissenborn2016` have `embedding_range`, the limit
+            r of embeddings, and with an associative memory `key`, `"bound"` or
+            `"unit"`. Presets of `kong2019` have `l2` and `output_bias` (bool).
+            Presets of `memlm` have `num_sampled` of `heads.TiedProjection`;
+            with the value 0, training uses all words.
 
     Returns:
         A new dict with the keys `name`, `kind` (the class, such as
@@ -221,13 +221,13 @@ def get(name, /, **sizes):
         vocabulary size), `data`, `optimizer`, `schedule`, `published`, `units`
         (of the recurrent layer) and `units_divisor`. Some presets have a `loss`
         other than the mean over tokens. Presets of `grave2017` and `memlm` have
-        `cache`, the arguments of `evaluation.choose_cache`, or `None`; training
-        omits the `mixture` of `model`. Presets of `memlm` have `dynamic`, the
-        settings of dynamic evaluation, and `validation_tokens`. Presets of
-        `kong2019` have `noise` (arguments of `smoothing.NoisedBatches`, or
-        `None`), `l2`, `tuned` (the values that were tried) and `also_published`
-        (the numbers for a second corpus). Layers, optimizer and loss are
-        serialized as in Keras, without default values.
+        `cache`, the arguments of `evaluation.choose_cache`, or `None`. The
+        `mixture` of such a `model` has no weights: training omits it. Presets
+        of `memlm` have `dynamic`, the settings of dynamic evaluation, and
+        `validation_tokens`. Presets of `kong2019` have `noise` (arguments of
+        `smoothing.NoisedBatches`, or `None`), `l2`, `tuned` (the values that
+        were tried) and `also_published` (the numbers for a second corpus).
+        Layers, optimizer and loss are serialized by Keras, without defaults.
 
     Raises:
         ValueError: if the name or a size is unknown, the preset has no such

@@ -79,7 +79,7 @@ def test_a_paper_of_another_package():
         ("mine2027", {}, "at least one row.*rows={}"),
         ("mine2027", None, "at least one row"),
         ("mine2027", {"small": {"units": 3}}, "'units': 3.* for 'small'"),
-        (presets.Paper("mine2027", ROWS), ROWS, "`paper` must be a name"),
+        (presets.Paper("mine2027", ROWS), ROWS, "`paper` must be a string"),
     ],
 )
 def test_papers_that_are_refused(paper, rows, message):

@@ -18,16 +18,18 @@ from memlm_keras.embeddings.embedding import look_up
 from memlm_keras.gradients import with_gradient
 from memlm_keras.keras_private import AutocastScope
 
-# Number of logits in a block. Blocks change the time of a training step by a
-# factor of 0.95 for 11.2 million logits (PyTorch) and 0.65 for 5 million (JAX).
+# Number of logits that are computed at once, as one block. The computation in
+# blocks multiplies the time of a training step by 0.95 for 11.2 million logits
+# (PyTorch) and by 0.65 for 5 million logits (JAX).
 BLOCK = 3_900_000 if keras.backend.backend() == "jax" else 11_000_000
-# Total memory of a GPU in bytes, divided by the number of logits in a block.
-# PyTorch waits for each kernel launch, so large blocks are faster. With 80 GB,
-# a block has 100 million logits, and three float32 arrays of these take 1.2 GB.
+# Bytes of a GPU's memory for each logit in a block. PyTorch waits for each
+# kernel launch, so large blocks are faster. A GPU of 80 GB computes 100 million
+# logits at once, for which three float32 arrays take 1.2 GB.
 _BYTES = 800
 # Losses are computed in blocks if logits fill more than this number of blocks.
-# On JAX, even one block is faster than Keras' loss. On TensorFlow, Keras' loss
-# of 99 million logits takes 1.2 times the blocks' memory but 0.85 of the time.
+# On JAX, a computation with a single block of logits is faster than Keras'
+# loss. On TensorFlow, Keras' loss of 99 million logits takes 1.2 times the
+# memory of a computation in blocks, but 0.85 of the time.
 LEAST_BLOCKS = {"jax": 2 / 3, "tensorflow": 20}.get(keras.backend.backend(), 1)
 # Smallest number of positions in a block: small products are slow, and each
 # block updates the whole gradient of the kernel.
@@ -89,8 +91,7 @@ class BlockLosses(Configured):
         Args:
             inputs: float tensor `(..., units)`.
             targets: int32 tensor `(...)`.
-            weights: float tensor `(...)`, sample weights of the losses; `None`
-                if they are unknown.
+            weights: float tensor `(...)`, sample weights; `None` if unknown.
             training: bool, whether gradients will be computed. In training with
                 `num_sampled`, losses are estimates.
 
@@ -226,11 +227,11 @@ class TiedProjection(BlockLosses, keras.layers.Layer):
         num_sampled: integer, number of sampled words in the softmax of a
             training step; `None` for all words. Half of the sample are the
             first words of the vocabulary, which should be the most frequent
-            words. The rest of the sample is drawn for each batch, and stands
-            for all other words (Jean et al., 2015, "On Using Very Large Target
-            Vocabulary for Neural Machine Translation", Section 3). Evaluation
-            uses all words, as does training with a quantized or smoothed
-            embedding or with metrics that need logits, such as accuracy.
+            words. The other half is drawn from the remaining words for each
+            batch, and represents all of them (Jean et al., 2015, "On Using Very
+            Large Target Vocabulary for Neural Machine Translation", Section 3).
+            Evaluation uses all words, as does training with a quantized or
+            smoothed embedding or with metrics that need logits, like accuracy.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -346,9 +347,9 @@ def _block():
 
 
 def uses_blocks(shape, vocabulary_size):
-    """Returns whether losses of this shape should be computed in blocks."""
+    """Returns whether to compute losses of this `shape` in blocks of logits."""
     if keras.distribution.distribution() is not None:
-        # With several devices, each device would compute every block.
+        # Several devices would not share the blocks: each would compute all.
         return False
     known = all(isinstance(size, int) for size in shape)
     positions = math.prod(shape) if known else _USUAL_POSITIONS
@@ -386,7 +387,8 @@ def block_losses(
         if taken is None:
             gradients = run(*others, upstream)[1]
         else:
-            # If the loss used other weights than `weights`, compute again.
+            # The gradients `taken` of the logits assume that the upstream
+            # gradients are a multiple of `weights`; else, compute them again.
             scale, proportional = _ratio(upstream, weights)
             gradients = ops.cond(
                 proportional,
@@ -473,8 +475,8 @@ def _run(
 
 
 def _ratio(upstream, weights):
-    """Divides `upstream`, the gradients of the losses, by `weights`. Returns
-    one quotient, and whether the quotient is the same at all positions."""
+    """Returns `upstream / weights` at the position of the largest weight, and
+    whether this quotient is the same at all positions."""
     largest = ops.argmax(ops.abs(weights))
     scale = ops.take(upstream, largest) / ops.take(weights, largest)
     difference = ops.max(ops.abs(upstream - scale * weights))
@@ -490,11 +492,9 @@ def sampled_losses(inputs, matrix, bias, targets, number, seed):
     size, first = bias.shape[0], number // 2
     drawn = keras.random.randint((number - first,), first, size, seed=seed)
     words = ops.concatenate([ops.arange(first, dtype="int32"), drawn])
-    # A drawn word represents several words, so add the logarithm of their
-    # number to its logit.
+    # A drawn word represents several words: add the log of their number.
     share = math.log((size - first) / (number - first))
     corrections = ops.where(words < first, 0.0, share)
-
     # Look up all rows at once: the gradient of each call is a whole table.
     ids = ops.concatenate([targets, words])
     rows, biases = look_up(matrix, ids), look_up(bias, ids)
@@ -512,8 +512,7 @@ def sampled_losses(inputs, matrix, bias, targets, number, seed):
 
 
 def _log_sums(inputs, rows, biases, hidden):
-    """Computes `logsumexp`, float32 `(positions,)`, over logits where `hidden`
-    is false."""
+    """Computes `logsumexp`, `(positions,)`, of logits that are not `hidden`."""
 
     # On PyTorch, `+=` works in place: allocation would cost more than addition.
     def forward(inputs, rows, biases, hidden):

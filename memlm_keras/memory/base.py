@@ -27,20 +27,19 @@ class Memory(Configured, keras.layers.Layer):
     `read` and `read_at` in the usual Keras layer interface.
 
     A mask `(batch, time)` may be an argument, or attached to `outputs` by
-    Keras. Masked steps are never remembered, and valid steps and the state are
-    computed as if masked steps did not exist. At masked steps, outputs and
-    weights are zero. The next layer gets the mask. To support masks, decorate a
-    causal `read` with `memlm_keras.masking.over_valid_steps`.
+    Keras. Masked steps are never remembered, so they change neither the state
+    nor the results of valid steps. At masked steps, outputs and weights are
+    zero. The next layer gets the mask. To support masks, decorate a causal
+    `read` with `memlm_keras.masking.over_valid_steps`.
 
     A masked Keras `LSTM` below the memory repeats its last output and keeps its
     state at masked steps, on every backend. Keras runs a masked `LSTM` in a
-    generic loop on JAX and PyTorch; TensorFlow uses cuDNN only if padding is at
-    the right.
+    generic loop on JAX and PyTorch; TensorFlow uses cuDNN for right padding.
 
     Attributes:
         attends: whether `read` returns attention weights.
-        steps_back: integer, distance of the last slot from the current step;
-            `None` if there are also slots after the current step.
+        steps_back: integer, number of steps from the most recent slot to the
+            current step; `None` if some slots are after the current step.
         causal: whether `read` uses only tokens read so far. If false, each row
             must be one whole sentence, and no state is carried.
 
@@ -50,18 +49,15 @@ class Memory(Configured, keras.layers.Layer):
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
-        outputs: float tensor `(batch, time, units)`, outputs of the last
-            recurrent layer.
+        outputs: float tensor `(batch, time, units)` from the recurrent layers.
         token_ids: optional int32 tensor `(batch, time)`, the tokens read.
         state: optional dict of tensors, batch first, as returned by
             `initial_state` and by a call. `None` means `initial_state`.
         mask: optional boolean tensor `(batch, time)`, `False` at padding.
         training: not used.
-        return_state, return_attention_scores: bool for this call, or `None`
-            for the layer's setting.
+        return_state, return_attention_scores: optional bool for this call.
         positions: optional int32 tensor `(batch, queries)`, the steps to read
-            at, counted from 0 and in any order; `None` for all. All steps are
-            remembered.
+            at, from 0 and in any order; `None` for all. All are remembered.
 
     Returns:
         The outputs, `(batch, time, output_units)`; or a tuple of the outputs,
@@ -141,7 +137,7 @@ class Memory(Configured, keras.layers.Layer):
         """Reads at the steps `positions`, int32 `(batch, queries)`. The new
         state remembers all steps. A memory that implements `remembered` reads
         only the window before each of `positions`, so the cost does not depend
-        on other steps. A memory without `remembered` reads at all steps."""
+        on other steps. If `remembered` returns `None`, reads at all steps."""
         if self.remembered(outputs, token_ids) is None:
             outputs, state, weights = self.read(outputs, state, token_ids, mask)
             return (
@@ -179,11 +175,12 @@ class Memory(Configured, keras.layers.Layer):
         return from_rows(outputs), new_state, from_rows(weights)
 
     def embed_state(self, state, embed):
-        """Adds the vectors of the words in a state, if the memory needs them.
+        """Adds the vectors of the words in a state; by default, does nothing.
 
-        The state of a memory that shares the model's embedding contains word
-        ids. The model looks up vectors of these words before each `read`, so
-        that the loss of a training step has gradients for these vectors.
+        A memory that attends to vectors of the model's own embedding keeps only
+        the ids of words in its state. The model looks up the vectors of these
+        ids before each `read`, so that a training step also computes gradients
+        of the embedding through the words in the state.
 
         Args:
             state: dict, a result of `initial_state` or `read`.
@@ -191,7 +188,7 @@ class Memory(Configured, keras.layers.Layer):
                 `(batch, n, units)`, like `outputs`.
 
         Returns:
-            Dict, the state for `read`; by default, `state` itself.
+            Dict, the state for `read`.
         """
         return state
 
@@ -232,7 +229,7 @@ class Memory(Configured, keras.layers.Layer):
             positions = ops.convert_to_tensor(positions, "int32")
             outputs, state, weights = self.read_at(positions, *arguments)
             if mask is not None:
-                # Keras would attach the mask of all steps, not of `positions`.
+                # Keras would give `outputs` the mask of all steps.
                 set_keras_mask(outputs, take_steps(mask, positions))
         if return_state is None:
             return_state = self.return_state

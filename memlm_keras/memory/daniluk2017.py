@@ -78,7 +78,8 @@ class Attention(DistinctKernels, Memory):
 
     def build(self, outputs_shape):
         k = equal_parts(self, outputs_shape[-1], self.parts)
-        # The window contains keys and values; prediction parts are never read.
+        # The first two parts of an output are key and value. The window omits
+        # the third part, which only the prediction of the same step uses.
         self.remembered_units = k * min(self.parts, 2)
         self.recent = SlidingWindow(
             self.window, (self.remembered_units,), self.compute_dtype
@@ -104,7 +105,6 @@ class Attention(DistinctKernels, Memory):
         extended, seen, state = self.recent.slide(state, remembered, mask)
         # The first k units of a slot are the key, and the last k the value.
         keys, values = extended[..., :k], extended[..., -k:]
-
         projected_keys = ops.matmul(keys, self.memory_kernel)
         projected_query = ops.matmul(query, self.query_kernel)
         scores = additive_scores(
@@ -160,8 +160,8 @@ class KeyValuePredict(Attention):
         h*_t = tanh(W^r r_t + W^x p_t)                              (17)
 
     Weights, arguments and results are as in `Attention`, with `k` a third of
-    the units of the recurrent layer; the state's window is `(B, L, 2k)`, keys
-    and values only, since prediction parts `p` are never read later.
+    the units of the recurrent layer. The state's window, `(B, L, 2k)`, contains
+    only keys and values, since no later step reads `p_t`.
 
     Raises:
         ValueError: if the units of the recurrent layer are not divisible by 3.
@@ -189,17 +189,15 @@ class KeyValuePredict(Attention):
 class NGram(DistinctKernels, Memory):
     """N-gram RNN (Daniluk et al., 2017, Eq. 21).
 
-    The output is split in N parts of `k` units, and part i is read i - 1 steps
-    later:
+    Outputs are split in N parts of `k` units. Part i is read i - 1 steps later:
 
         h*_t = tanh(W^N [h^1_t; h^2_{t-1}; ...; h^N_{t-N+1}])       (21)
 
-    The paper's text says N - 1 parts, but the sizes in its table match N parts:
-    one of the current output, and N - 1 of previous outputs. Outputs before the
-    first step are zero.
+    The paper's text splits outputs in N - 1 parts, but the hidden sizes in its
+    table are those of N parts: `W^N` reads one part of the current output, and
+    one of each of N - 1 previous outputs. Outputs before the first are zero.
 
-    `W^N` is the weight `output_kernel` of shape `(N k, k)`, its rows in the
-    order of Eq. 21.
+    `W^N` is the weight `output_kernel`, `(N k, k)`, with the rows of Eq. 21.
 
     Args:
         order: integer, N, at least 2.
@@ -259,7 +257,7 @@ class NGram(DistinctKernels, Memory):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class Projection(Int8Kernels, Memory):
-    """The output projection of `Attention`, without its memory.
+    """A projection of the recurrent layer's output, without a memory.
 
         h*_t = tanh(W^x h_t)
 
@@ -276,8 +274,8 @@ class Projection(Int8Kernels, Memory):
         activation: Keras activation.
         use_bias: whether there is a bias.
         bias_initializer: initializer of the bias.
-        kernel_regularizer: Keras regularizer of `W^x`, or `None`. The loss
-            includes the penalty, but perplexities do not.
+        kernel_regularizer: Keras regularizer of `W^x`, or `None`. The training
+            loss includes the regularizer's penalty, but perplexities do not.
         units: integer, size of `h*`; `None` for k, as in both papers.
         **kwargs: arguments of `Memory`, except `return_attention_scores`.
 

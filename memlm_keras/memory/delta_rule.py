@@ -79,7 +79,8 @@ class DeltaRule(DistinctKernels, Memory):
       and `r_t = q_t^H S_t`. With `value_dim=1`, this is the memory of
       Weissenborn (2016): N numbers in K redundant copies. With larger values,
       all numbers of a head's value share one key and the head's rates.
-    * `residual`: `h*_t = h_t + W^r [r_t of all heads]`; no weight `W^x` exists.
+    * `residual`: `h*_t = h_t + W^r [r_t of all heads]`. The output `h_t` is
+      added unchanged, so there is no weight `W^x`.
 
     | symbol | weight | shape |
     |---|---|---|
@@ -100,24 +101,23 @@ class DeltaRule(DistinctKernels, Memory):
         num_heads: integer, N.
         key_dim: integer, K, size of a key, and the largest number of unrelated
             associations that a head can store.
-        value_dim: integer, V; `None` for `k / num_heads`, or half of this if
-            `holographic`, since sizes then count complex numbers.
-        negative_eigenvalues: whether rates are in (0, 2), not in (0, 1).
+        value_dim: integer, V; `None` for `k / num_heads` or, in the complex
+            numbers of `holographic`, for `k / (2 num_heads)`.
+        negative_eigenvalues: whether `beta_t` is in (0, 2), not in (0, 1), so
+            that `1 - beta_t`, an eigenvalue of a write, can be negative.
         decay: whether a learned gate makes associations decay.
-        kernel_size: integer, number of outputs from which a query, a key and a
-            value are computed.
-        previous_keys: whether keys are computed from the output one step
-            earlier.
+        kernel_size: integer, number of outputs for each query, key and value.
+        previous_keys: whether keys are computed from the previous output.
         holographic: whether keys are permuted copies of one complex key.
         residual: whether `r_t` is added to the output.
         kernel_initializer: initializer of all matrices but the convolution.
         **kwargs: arguments of `Memory`.
 
-    `Memory` describes the call arguments; `token_ids` are not used. Outputs and
-    `h*` are `(B, T, k)`. The state is `{"associations": (B, N, K, V)}` in
-    float32, or `(B, N, 2 K, V)` if `holographic`, real parts first. If
-    `kernel_size` or `previous_keys` need the last outputs, the state also
-    contains `"window"`, `(B, slots, k)`.
+    `Memory` describes the call arguments; `token_ids` are not used. A call
+    returns all `h*_t` as a tensor `(B, T, k)`. The state is `{"associations":
+    (B, N, K, V)}` in float32, or `(B, N, 2 K, V)` if `holographic`, real parts
+    first. If `kernel_size` or `previous_keys` need the last outputs, the state
+    also contains `"window"`, `(B, slots, k)`.
 
     Raises:
         ValueError: if a size is not a positive integer or, without `value_dim`,
@@ -169,7 +169,7 @@ class DeltaRule(DistinctKernels, Memory):
         self.kernel_size = kernel_size
         self.previous_keys = previous_keys
         self.holographic = holographic
-        # The real and the imaginary part of a value are two recurrent steps.
+        # A complex value is written in two steps: real part, then imaginary.
         self.parts = 2 if holographic else 1
         self.residual = residual
 
@@ -263,7 +263,7 @@ class DeltaRule(DistinctKernels, Memory):
             outputs: float tensor `(B, T, k)`, without padding.
 
         Returns:
-            Float32 tensor `(B, N, T, T)`, zero for later values.
+            Float32 tensor `(B, N, T, T)`, zero where step i is after step t.
 
         Example:
 
@@ -307,7 +307,7 @@ class DeltaRule(DistinctKernels, Memory):
             decays = ops.matmul(outputs, self.decay_kernel) + self.decay_bias
             decays = ops.log_sigmoid(ops.cast(decays, "float32"))
             if self.holographic:
-                # Associations decay at the first of a value's two steps only.
+                # Decay once for each value: at the step of the real part.
                 decays = ops.concatenate([decays, ops.zeros_like(decays)], -1)
             decays = self._by_head(decays)
         if mask is not None:
@@ -320,8 +320,7 @@ class DeltaRule(DistinctKernels, Memory):
         return (queries, keys, self._by_head(values), rates, decays), new_state
 
     def _as_keys(self, vectors):
-        """Returns unit vectors `(B, T, N, K)`; if `holographic`, two for each
-        step, `(B, 2 T, N, 2 K)`."""
+        """Returns unit keys `(B, T, N, K)`; `(B, 2 T, N, 2 K)` if complex."""
         if not self.holographic:
             return divide_by_length((self._by_head(vectors),), axis=-1)[0]
         pair = complex_vectors.split(ops.cast(vectors, "float32"))
@@ -360,7 +359,8 @@ class DeltaRule(DistinctKernels, Memory):
         return sources, new_state
 
     def _by_head(self, tensor):
-        """Splits `(B, T, parts N n)` into `(B, parts T, N, n)`, in float32."""
+        """Splits the last axis of `(B, T, P N n)` by part and head. Returns a
+        float32 tensor `(B, P T, N, n)`, where P is the number of parts."""
         size = tensor.shape[-1] // (self.parts * self.num_heads)
         batch_size, time = ops.shape(tensor)[:2]
         shape = (batch_size, self.parts * time, self.num_heads, size)
@@ -378,11 +378,12 @@ def read_and_write(
         rates: float32 tensor `(B, T, N, 1)`, `beta`.
         decays: float32 tensor `(B, T, N, 1)`, `log(alpha)`; `None` for zeros.
         associations: float32 tensor `(B, N, K, V)`, before the first step.
-        writes: integer that divides T. In each group of `writes` steps, keys
-            must be orthogonal, and all values are written before any is read.
+        writes: integer, number of consecutive steps that form a group; divides
+            T. All values of a group are written before any is read, and the
+            keys of a group must be orthogonal.
 
     Returns:
-        A tuple of `r`, `(B, T, N, V)`, and the associations after step T.
+        A tuple of the values read, `(B, T, N, V)`, and the new associations.
     """
     batch_size, time, heads, _ = ops.shape(queries)
     static = isinstance(time, int)
@@ -414,10 +415,11 @@ def read_and_write(
     known, asked, of_state = keys, queries, []
     if decays is not None:
         sums = ops.cumsum(in_chunks(decays), axis=-2)
-        # Clip exponents of later, masked writes: zero times infinity is NaN.
+        # For writes after step t, `left` is 0 and the exponent is positive.
+        # Clip the exponent: if `exp` overflowed, 0 times infinity would be NaN.
         left = left * ops.exp(ops.minimum(sums - transposed(sums), 0.0))
         earlier = left * earlier
-        # Scale keys by the fraction of a value that remains after the chunk.
+        # Scale each key by the fraction of its write left at the chunk's end.
         keys_left = rated * transposed(left[..., -1:, :])
         # At step t, associations of earlier chunks have decayed by `exp(sums)`.
         of_state = [ops.exp(sums)]
@@ -428,7 +430,7 @@ def read_and_write(
     overlap = earlier * ops.matmul(keys, transposed(rated))
 
     def write(changes, before, keys, left=None):
-        """Returns the associations after a chunk with the d_t in `changes`."""
+        """Returns associations after a chunk; `changes` are d_t, see above."""
         if left is not None:
             before = left[..., -1:, :] * before
         return before + ops.matmul(transposed(keys), changes)
@@ -440,7 +442,8 @@ def read_and_write(
             changes = solve(overlap, changes)
         associations = write(changes, before, keys_left, *of_state)[0]
     else:
-        # The d_t of a chunk are `part - factor S`: solve for part and factor.
+        # The associations S before this chunk are not known yet. Since d_t is
+        # linear in S, `d_t = part - factor S`: solve for `part` and `factor`.
         added = solve(overlap, ops.concatenate([values, known], axis=-1))
         # `ops.split` would fail in LiteRT for tensors of more than four axes.
         size = values.shape[-1]
@@ -468,8 +471,7 @@ def read_and_write(
 
 
 def solve(overlap, right):
-    """Solves `(I + overlap) x = right` for a strictly lower triangular matrix
-    `(..., C, C)`."""
+    """Solves `(I + overlap) x = right`; `overlap` is strictly triangular."""
 
     def forward(overlap, right):
         # XLA on a CPU cannot multiply some matrices with many batch axes.
@@ -487,11 +489,11 @@ def solve(overlap, right):
 
 
 def inverse(overlap):
-    """Inverts `I + overlap` for strictly lower triangular matrices `(matrices,
-    C, C)`. With the inverses A' and D' of both blocks on the diagonal, the
-    inverse of `[[A, 0], [C, D]]` is `[[A', 0], [-D' C A', D']]`. A solver for
-    triangular systems was faster, but its gradient hung in XLA on a CPU with
-    two cores."""
+    """Inverts `I + overlap` for strictly lower triangular `(matrices, C, C)`.
+    With the inverses A' and D' of both blocks on the diagonal, the inverse of
+    `[[A, 0], [C, D]]` is `[[A', 0], [-D' C A', D']]`. A solver for triangular
+    systems is faster than these matrix products, but the solver's gradient
+    hangs in XLA on a CPU with two cores."""
     size = overlap.shape[-1]
     if size <= _BLOCK:
         return _inverse_of_block(overlap)
@@ -507,8 +509,8 @@ def inverse(overlap):
 
 
 def _inverse_of_block(overlap):
-    """Inverts `I + overlap` for small matrices. Masking whole matrices takes
-    fewer tensor operations than joining blocks."""
+    """Inverts `I + overlap` like `inverse`, for up to `_BLOCK` rows. Masking
+    whole matrices takes fewer tensor operations than joining blocks."""
     rows, columns = np.indices(overlap.shape[-2:])
     found, size = ops.eye(len(rows)), 1
     while size < len(rows):

@@ -74,8 +74,8 @@ class Attentive(DistinctKernels, Memory):
 
     The attention weights are `a`, `(B, T, W)`, the oldest slot first: slot j of
     step t is the weight of the output of step `t - W + j`. The weights of a
-    step sum to one. With a single score, weights sum to less than one after W
-    outputs: the rest is the weight of earlier outputs. In a sentence,
+    step sum to one. With a single score, they sum to less after W outputs,
+    since `a` also gives weight to outputs before the window. In a sentence,
     `weights[t, W - t + i]` is the weight of input word i for predicting the
     word after t, as in the paper's Figures 2 and 3.
 
@@ -129,7 +129,7 @@ class Attentive(DistinctKernels, Memory):
         return state
 
     def remembered(self, outputs, token_ids=None):
-        # With `score="single"`, `read` also needs the context and normalizer.
+        # With `score="single"`, `read` needs more of the state than a window.
         return self._cast(outputs) if self.score == "combined" else None
 
     @over_valid_steps
@@ -151,8 +151,9 @@ class Attentive(DistinctKernels, Memory):
         scores = ops.cast(scores[..., 0], "float32")
         recent, filled, new_state = self.recent.slide(state, scores, mask)
 
-        # Slot 0 is the context before this call, and slot i is step i - 1. Step
-        # t attends to slots 0 to t. An extra last row computes the new state.
+        # Slot 0 contains the context of all earlier calls, and slot i the
+        # output of step i - 1 of this call. Step t attends to slots 0 to t. One
+        # more step after the last attends to all slots, for the new state.
         slots = ops.arange(ops.shape(outputs)[1] + 1)
         seen = (slots > 0)[None, None] | (state["filled"] > 0)[:, None, None]
         seen = seen & (slots[None] <= slots[:, None])[None]
@@ -169,7 +170,6 @@ class Attentive(DistinctKernels, Memory):
         last = SlidingWindow(1).last
         new_state["context"] = last(contexts, mask)[:, 0]
         new_state["log_normalizer"] = last(log_normalizers, mask)[:, 0]
-
         steps = ops.arange(ops.shape(outputs)[1])
         recent = ops.take(
             recent, steps[:, None] + ops.arange(self.window)[None], axis=1

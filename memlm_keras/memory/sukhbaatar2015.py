@@ -1,7 +1,7 @@
 """The memory network of Sukhbaatar et al. (2015) as a language model.
 
-"End-To-End Memory Networks", Section 5, with one layer: the baseline of Tran et
-al. (2016).
+"End-To-End Memory Networks", Section 5. The model has one layer, like the
+memory network with which Tran et al. (2016) compare their models.
 
 Shapes use B (batch), T (time), n (memory size) and d (units).
 """
@@ -14,7 +14,8 @@ from memlm_keras.masking import masked_softmax
 from memlm_keras.masking import over_valid_steps
 from memlm_keras.memory.base import WordMemory
 
-# A language model has no question, so all elements of the query are 0.1.
+# A memory network's query is an embedded question. A language model has no
+# question; as in Section 5, all elements of its query are 0.1.
 QUERY = 0.1
 
 
@@ -22,9 +23,8 @@ QUERY = 0.1
 class MemoryNetwork(WordMemory):
     """One layer of a memory network over the most recent words.
 
-    `A x_i` are the embeddings of the n most recent words, including the current
-    word, `C x_i` their rows of a second table, and all elements of the query
-    `u` are 0.1:
+    `A x_i` are the embeddings of the n most recent words up to the current one,
+    `C x_i` their rows of a second table, and the query `u` has elements of 0.1:
 
         p_i = softmax_i(u^T (A x_i + T_A(i)))
         o   = sum_i p_i (C x_i + T_C(i))
@@ -32,8 +32,8 @@ class MemoryNetwork(WordMemory):
 
     `A` is the model's embedding, and the model has no recurrent layer. Since
     the query is constant, the weight of a word depends only on the word and its
-    position. The last row of `T_A` and of `T_C` always belongs to the current
-    word, even while fewer than n words have been read.
+    position. `T_A` and `T_C` are matrices with one row per position. The last
+    row is the current word's, even while fewer than n words have been read.
 
     | paper | weight | shape |
     |---|---|---|
@@ -46,15 +46,16 @@ class MemoryNetwork(WordMemory):
         window: integer, n, number of words to attend to.
         vocabulary_size, kernel_initializer, **kwargs: see `MemoryBlock`.
 
-    `Memory` describes the call arguments; `token_ids` are required. Outputs,
-    `(B, T, d)`, are the embedded words, and `h` is `(B, T, d)`. The state
-    contains `"window"` `(B, n - 1)`, the int32 ids of the previous words, and
-    `"filled"` `(B,)`; call `embed_state` on a state before the next call. The
-    attention weights are `p`, `(B, T, n)`, the current word last.
+    `Memory` describes the call arguments; `token_ids` are required. The
+    argument `outputs`, `(B, T, d)`, is the embedded words, and the result is
+    `h`, `(B, T, d)`. The state contains `"window"` `(B, n - 1)`, the int32 ids
+    of the previous words, and their number, `"filled"` `(B,)`; call
+    `embed_state` on a state before the next call. The attention weights are
+    `p`, `(B, T, n)`, the current word last.
 
     Raises:
-        ValueError: like `MemoryBlock`, and if `state` is not a result of
-            `embed_state`.
+        ValueError: if `window` or `vocabulary_size` is not a positive integer,
+            or a call has no `token_ids` or a state without embedded words.
 
     Example:
 
@@ -92,7 +93,6 @@ class MemoryNetwork(WordMemory):
         before = ops.cast(state["vectors"], outputs.dtype)
         words, seen, state = self.recent.slide(state, token_ids, mask)
         embedded = ops.concatenate([before, outputs], axis=1)
-
         # Compute u^T A x_i once for each word.
         scores_of_words = QUERY * ops.sum(embedded, axis=-1)
         scores = ops.stack(

@@ -63,8 +63,7 @@ class MemoryBlock(WordMemory):
         temporal_context: whether a second temporal matrix, the weight
             `output_temporal_kernel`, is added to `C_i` in Eq. 3. This option
             and the next two are from the authors' code.
-        gate_bias: whether gates and candidate (Eq. 4 to 6) have a bias, the
-            weight `bias`, `(3 d,)`.
+        gate_bias: whether Eq. 4 to 6 have a bias, the weight `bias`, `(3 d,)`.
         linear_kernel: whether the sum is `s_t + H h_t`, with H the weight
             `hidden_kernel`, `(d, d)`.
         vocabulary_size: integer, V; `None` for the size of the
@@ -74,8 +73,8 @@ class MemoryBlock(WordMemory):
 
     `Memory` describes the call arguments; `token_ids` are required. Outputs and
     `h^m` are `(B, T, d)`. The state contains `"window"` `(B, n - 1)`, the int32
-    ids of the previous words, and `"filled"` `(B,)`. The attention weights `p`,
-    `(B, T, n)`, end with the current word.
+    ids of the previous words, and their number, `"filled"` `(B,)`. The
+    attention weights `p`, `(B, T, n)`, end with the current word.
 
     Raises:
         ValueError: if `vocabulary_size` or `window` is not a positive integer,
@@ -206,9 +205,9 @@ class BidirectionalMemoryBlock(MemoryBlock):
         x_{t-n+1} ... x_t   and   x_{t+2} ... x_{t+1+n}
 
     Attention follows Eq. 1 to 7, with options and weights of `MemoryBlock`. The
-    temporal matrix has one row for each of the 2 n positions. Rows n and n + 1
-    always belong to the neighbours of the word to predict, even if fewer words
-    precede or follow.
+    temporal matrix has one row for each of the 2 n positions. Row n always
+    belongs to the word before the word to predict, and row n + 1 to the word
+    after, even if fewer than n words precede or follow.
 
     The end of the sentence and all words after it are masked, so padding with
     `end_of_sentence_id` changes nothing.
@@ -219,8 +218,7 @@ class BidirectionalMemoryBlock(MemoryBlock):
 
     Args:
         window: integer, n, number of words to attend to on each side.
-        end_of_sentence_id: integer, id of the token that ends each sentence and
-            pads rows.
+        end_of_sentence_id: integer, token that ends sentences and pads rows.
         **kwargs: other arguments of `MemoryBlock`.
 
     `Memory` describes the call arguments; `token_ids` are required. Outputs and
@@ -299,7 +297,7 @@ class _BothSides(SlidingWindow):
         return words, ops.concatenate([before, after], axis=-1), {}
 
     def slot(self, extended, index):
-        # The word to predict, between slots n - 1 and n, has no slot.
+        # Skip the word to predict, which is in `extended` after slot n - 1.
         index += index >= self.size
         return extended[:, index : (index - 2 * self.size) or None]
 

@@ -28,21 +28,19 @@ class Mixture(Configured, keras.layers.Layer):
     `{"window": (batch, slots, units), "words": (batch, slots) int32, "filled":
     (batch,) int32}`.
 
-    Masks work as in memories: masked steps are never remembered, and their
-    log-probabilities and weights are zero.
+    Masked steps are never remembered. At masked steps, log-probabilities and
+    attention weights are zero.
 
     Attributes:
         attends, steps_back, causal: see `memlm_keras.memory.Memory`.
-        supervised: whether the term `-pointer_log_probability` is added to the
-            training loss.
+        supervised: whether training adds `-pointer_log_probability` to losses.
 
     Call arguments:
         outputs: float tensor `(batch, time, units)`, the inputs of the head.
         token_ids: int32 tensor `(batch, time)`, the input tokens.
         logits: float tensor `(batch, time, vocabulary)` from the head, or
             `None` to compute only state and attention.
-        state: dict, a result of `initial_state` or a call; `None` means
-            `initial_state`.
+        state: dict, a result of a call; `None` means `initial_state`.
         mask: optional boolean tensor `(batch, time)`, `False` at padding.
         training: not used.
         positions: optional int32 tensor `(batch, queries)`, the steps that
@@ -52,7 +50,7 @@ class Mixture(Configured, keras.layers.Layer):
         A tuple `(log_probabilities, state, weights, copies)`. Natural-log
         probabilities are `(batch, time, vocabulary)`, or `None` without logits.
         `state` is the new state. Attention weights are `(batch, time, memory)`,
-        oldest slot first. `copies`, the gate and the copy distribution, are for
+        oldest slot first. `copies` is a tuple, an argument of
         `log_probability`. With `positions`, `queries` replaces the axis `time`.
     """
 
@@ -144,10 +142,9 @@ class Mixture(Configured, keras.layers.Layer):
         4 of Grave et al. (2017), and the mixture of Merity et al. (2017).
 
         Args:
-            copies: the fourth result of a call of this layer without a mask.
+            copies: the fourth result of this layer, called without a mask.
             targets: int32 tensor `(batch, time)`, one for each step.
-            scores: float32 tensor `(batch, time)`, the head's log-probabilities
-                of the targets.
+            scores: float32 tensor `(batch, time)`, the targets' `log p_head`.
 
         Returns:
             float32 tensor `(batch, time)`.
@@ -215,7 +212,7 @@ class Mixture(Configured, keras.layers.Layer):
     def copy_distribution(self, weights, words, vocabulary_size):
         """Sums the weights of each word, `(batch, steps, vocabulary)`."""
         batch_size, time, _ = ops.shape(weights)
-        # Steps become the last axis, so that one call sums for all of them.
+        # Move steps to the last axis: one `segment_sum` sums for all steps.
         rows = ops.arange(batch_size, dtype="int32")[:, None]
         segments = ops.reshape(rows * vocabulary_size + words, (-1,))
         by_word = ops.segment_sum(
@@ -233,5 +230,5 @@ class Mixture(Configured, keras.layers.Layer):
 
 
 def safe_log(probabilities):
-    """Computes the natural logarithm in float32; the result is finite."""
+    """Computes logarithms of probabilities in float32; log 0 becomes finite."""
     return ops.log(ops.cast(probabilities, "float32") + _TINY)

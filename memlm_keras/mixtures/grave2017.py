@@ -43,7 +43,7 @@ class NeuralCache(Mixture):
         weight: float in [0, 1), lambda.
         **kwargs: arguments of `keras.layers.Layer`.
 
-    `Mixture` describes calls; attention weights are `(B, T, N)`.
+    See `Mixture` for the call arguments. Attention weights are `(B, T, N)`.
 
     Raises:
         ValueError: if `size` is not a positive integer, `theta` is negative or
@@ -90,8 +90,7 @@ class NeuralCache(Mixture):
 
     def compare(self, outputs, state, token_ids, mask=None):
         """Returns values that do not depend on `theta`: products `h_t . h_i`,
-        `(B, T, N)`, the words that followed, the mask of filled slots, and the
-        state."""
+        `(B, T, N)`, the words that followed, a mask of slots, and the state."""
         extended, words, seen, state = self.slide(
             outputs, state, token_ids, mask
         )

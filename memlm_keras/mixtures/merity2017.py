@@ -49,8 +49,8 @@ class PointerSentinel(DistinctKernels, Mixture):
         kernel_initializer: initializer of the three weights.
         **kwargs: arguments of `keras.layers.Layer`.
 
-    `Mixture` describes calls; attention weights are `(B, T, L)` with the
-    current word last, and sum to `1 - g`.
+    See `Mixture` for the call arguments. Attention weights are `(B, T, L)` with
+    the current word last, and sum to `1 - g`.
 
     Raises:
         ValueError: if `window` is not a positive integer.
@@ -112,7 +112,8 @@ class PointerSentinel(DistinctKernels, Mixture):
         Args:
             copies: the fourth result of a call of this layer.
             targets: int32 tensor `(B, T)`, one for each step.
-            mask: the mask of the call, or `None`; with `positions`, `None`.
+            mask: the `mask` of the call that returned `copies`; `None` if this
+                call had `positions`.
 
         Returns:
             float32 tensor `(B, T)`, zero at masked steps.

@@ -32,7 +32,7 @@ class NGramTable:
     # key of a 1-gram is the word's id.
     keys: np.ndarray
     log_probabilities: np.ndarray
-    log_backoffs: np.ndarray  # Zero for n-grams that are never contexts.
+    log_backoffs: np.ndarray  # An entry is 0 if nothing follows the n-gram.
 
 
 def find(keys, prefixes, words, vocabulary_size):
@@ -79,7 +79,7 @@ class Scorer(abc.ABC):
 
     Subclasses set `vocabulary_size` and define `score`, `log_probabilities` and
     `description`. `memlm_keras.evaluation.perplexity`, `cloze_accuracy` and
-    `surprisal` accept such models in place of a `memlm_keras.LanguageModel`.
+    `surprisal` accept a `Scorer` in place of a `memlm_keras.LanguageModel`.
 
     Attributes:
         before: Tuple of token ids that are assumed before a text.
@@ -129,8 +129,8 @@ class Scorer(abc.ABC):
             begin, end: Integers, first position and end of the slice.
 
         Returns:
-            float64 array `(end - begin, vocabulary_size)`. The entries for the
-            words in the text equal the result of `score`.
+            float64 array `(end - begin, vocabulary_size)`. In each row, the
+            entry of the text's word at this position equals its `score`.
 
         Example:
 
@@ -167,8 +167,7 @@ class Scorer(abc.ABC):
         The context of a target begins at the last `reset` of its row.
 
         Args:
-            batches: `memlm_keras.data.Batches` or `SentenceBatches` with an
-                `end_of_sentence_id` of 0.
+            batches: `Batches` or `SentenceBatches`, `end_of_sentence_id` is 0.
 
         Returns:
             `(scores, sample_weight)`, float64 and float32 arrays `(batches *
@@ -266,8 +265,7 @@ class BackoffModel(Scorer):
 
     Args:
         sentence_boundaries: Boolean, whether contexts end at ends of sentences.
-        tables: List of `NGramTable` from order 1 on; `None` if the model is not
-            trained yet.
+        tables: List of `NGramTable` from order 1; `None` before training.
 
     Example:
 
@@ -333,10 +331,10 @@ class BackoffModel(Scorer):
         return scores
 
     def _longer_ngrams(self, tokens):
-        """Yields `(table, below, contexts, ngrams)` for n from 2 on: the tables
-        of n-grams and of (n - 1)-grams, the index of each token's context in
-        `below`, and of the n-gram that ends with the token in `table`, or -1.
-        """
+        """Yields a tuple for each n from 2 on: `table` and `below`, the tables
+        of n-grams and of (n - 1)-grams; `contexts`, the index in `below` of
+        each token's context; and `ngrams`, the index in `table` of the n-gram
+        that ends with each token. An index is -1 if the table has no entry."""
         ngrams = tokens = tokens.astype("int64")
         for order in range(2, self.order + 1):
             below, table = self.tables[order - 2 : order]
@@ -347,8 +345,8 @@ class BackoffModel(Scorer):
             yield table, below, contexts, ngrams
 
     def log_probabilities(self, contexts):
-        """Implements `Scorer.log_probabilities`; `[[]]` gives unigrams, since
-        no end-of-sentence token is assumed before a context.
+        """Implements `Scorer.log_probabilities`. No token is assumed before a
+        context, so for `[[]]` the result is the probabilities of 1-grams.
 
         Example:
 
@@ -408,7 +406,7 @@ class BackoffModel(Scorer):
 
     @classmethod
     def from_config(cls, config):
-        """Returns a model with the given arguments, without tables."""
+        """Returns an untrained model with the arguments in `config`."""
         return cls(**config)
 
     def require_trained(self):

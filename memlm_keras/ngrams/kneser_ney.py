@@ -14,8 +14,8 @@ from memlm_keras.ngrams.backoff import NGramTable
 from memlm_keras.ngrams.backoff import contexts_of
 from memlm_keras.ngrams.backoff import token_ids
 
-# Discounts if estimation fails: those of KenLM's `--discount_fallback`, and 0.5
-# for counts of any size if there is a single discount.
+# Discounts if estimation fails. "modified" has the three of KenLM's option
+# `--discount_fallback`; "original" has a single discount, 0.5, for all counts.
 _FALLBACKS = {"modified": (0.5, 1.0, 1.5), "original": (0.5, 0.5, 0.5)}
 
 
@@ -29,18 +29,18 @@ class KneserNey(BackoffModel):
         backoff(c) = (sum of discounts taken from the counts) / sum_v a(c v)
 
     where c' is c without its first word, and a and D are the counts and
-    discounts for the order of (c, w). In the highest order, the counts a are
-    numbers of occurrences; in lower orders, counts are N1+(. c w), the number
-    of distinct words before (c, w). Single words back off to the uniform
+    discounts for the order of (c, w). In the highest order, a(c w) is the
+    number of occurrences of (c, w). In lower orders, a(c w) is N1+(. c w), the
+    number of distinct words before (c, w). Single words back off to the uniform
     distribution, p = 1 / vocabulary_size. An unseen context has backoff 1.
 
     **Sentences.** By default, lines are independent, and `<eos>`, id 0, ends
-    each line. In SRILM and KenLM, a predicted `<eos>` is `</s>`, and an `<eos>`
-    at the beginning of a context, the end of the line before, is `<s>`. The
-    token `<s>` is not counted as a word. As in KenLM, n-grams that begin
-    with `<s>` are counted by occurrences in all orders, and `<s>` counts as one
-    preceding word. With `sentence_boundaries=False`, the text is continuous and
-    `<eos>` an ordinary word. One `<eos>` is assumed before the text.
+    each line. SRILM and KenLM write `</s>` for a predicted `<eos>`, and `<s>`
+    for the `<eos>` of the line before, with which contexts begin. The token
+    `<s>` is not counted as a word. As in KenLM, the count of an n-gram that
+    begins with `<s>` is its number of occurrences in every order, and `<s>` is
+    one of the words before an n-gram. With `sentence_boundaries=False`, `<eos>`
+    is an ordinary word of one long text. One `<eos>` is assumed before a text.
 
     **Cut-offs.** N-grams that occur fewer than `minimum_counts` times are left
     out and their mass goes to the order below, as with KenLM's `--prune`.
@@ -241,7 +241,8 @@ def count_ngrams(
 def _count(prefixes, tokens, endings, vocabulary_size):
     """Returns the `Counts` for order n, and the index `(time,)` of the n-gram
     that ends with each token, or -1. `prefixes` are the indices of the
-    (n - 1)-grams before each token, and `endings` of those up to each token."""
+    (n - 1)-grams that end before each token, and `endings` are the indices of
+    the (n - 1)-grams that end with each token."""
     there = np.flatnonzero(prefixes >= 0).astype(tokens.dtype)
     keys = prefixes[there].astype("int64") * vocabulary_size + tokens[there]
     keys, inverse, occurrences = np.unique(
@@ -249,7 +250,7 @@ def _count(prefixes, tokens, endings, vocabulary_size):
     )
     ngrams = np.full(tokens.size, -1, tokens.dtype)
     ngrams[there] = inverse
-    # All occurrences of an n-gram have one suffix, so any of them may set it.
+    # Any occurrence may set the n-gram's suffix: all have the same suffix.
     suffixes = np.zeros(keys.size, tokens.dtype)
     suffixes[inverse] = endings[there]
     occurrences = occurrences.astype(tokens.dtype)
@@ -334,8 +335,9 @@ def smoothed_tables(levels, discounts, cut_offs):
         )
         backoffs.append(weights)
         probabilities.append(below)
-    # Probabilities of 1-grams already include the uniform distribution, so drop
-    # its weight. The longest n-grams are never contexts: their weight is 1.
+    # `backoffs[0]`, the weight of the uniform distribution, is already part of
+    # the probabilities of 1-grams. No word follows the longest n-grams, so any
+    # back-off weight would do: 1 has the logarithm 0.
     del backoffs[0]
     backoffs.append(np.ones(levels[-1].keys.size))
 
@@ -372,8 +374,8 @@ def _interpolate(level, discounts, cut_off, below, vocabulary_size):
     remaining = np.where(kept, np.maximum(level.modified - taken, 0.0), 0.0)
     totals = np.bincount(prefixes, level.modified, below.size)
     taken = np.bincount(prefixes, level.modified - remaining, below.size)
-    # `totals` sums numbers of distinct words before n-grams. An n-gram only at
-    # the beginning of a continuous text follows no word, so its number is 0.
+    # A count is the number of distinct words before an n-gram. In a continuous
+    # text, this number is 0 for an n-gram that occurs only at the beginning.
     seen = totals > 0
     weights = np.divide(taken, totals, out=np.ones(below.size), where=seen)
     totals[~seen] = 1.0

@@ -80,8 +80,9 @@ class UnigramCache(Scorer):
             starts = getattr(text, "document_starts", None)
             if starts is None:
                 raise ValueError(
-                    "`text` must be a `Split` with documents for a cache with "
-                    f"`documents=True`. Received: {type(text).__name__} without"
+                    "`text` must be a `Split` with documents if the cache has "
+                    "`documents=True`. Received: "
+                    f"{type(text).__name__} without documents"
                 )
             starts = np.repeat(starts, np.diff(starts, append=len(text)))
         ages = np.arange(tokens.size) - starts
@@ -101,7 +102,7 @@ class UnigramCache(Scorer):
         """Computes the natural-log probability of every word, -inf for words
         that are not cached.
 
-        See `Scorer.log_probabilities`. Each context is the content of a cache.
+        See `Scorer.log_probabilities`. A context lists the tokens in a cache.
         """
         contexts = token_ids(contexts, self.vocabulary_size, "contexts", ndim=2)
         contexts = contexts[:, -self.size :]
@@ -213,8 +214,7 @@ def mixture_weights(scores):
     concave in the weights, is then within 1e-9 nats of the maximum.
 
     Args:
-        scores: Floats `(models, tokens)`, the natural-log probability of each
-            token from each model.
+        scores: Floats `(models, tokens)`, natural-log probabilities of tokens.
 
     Returns:
         float64 array `(models,)` that sums to 1.

@@ -119,8 +119,7 @@ class GalRow(ZarembaRow):
     dropout: float = 0.5
     recurrent_dropout: float = 0.3
     word_dropout: float = 0.3
-    # Keras, unlike the authors' code, multiplies the decay by the learning
-    # rate.
+    # Unlike the authors' code, Keras multiplies the decay by the learning rate.
     weight_decay: float | None = 1e-7
 
     def model(self):
@@ -246,7 +245,8 @@ class GraveRow(UniformRow):
             "keras.optimizers.Adagrad",
             learning_rate=0.2,
             global_clipnorm=0.1,
-            # Keras' default of 0.1 would exceed the sums of squared gradients.
+            # The squared norm of a clipped gradient is at most 0.01; Keras'
+            # default for this argument, 0.1, would exceed sums of such squares.
             initial_accumulator_value=0.0,
         )
 

@@ -147,7 +147,7 @@ def _by_window():
                 "label": f"{row.label}, window {window}",
                 "details": {**row.details, "window": window},
             }
-            # With the preset's own window, a row is the preset, unchanged.
+            # The row's preset already has the window in `details`.
             if window != row.details["window"]:
                 changes |= {
                     "changes": {"window": window},
@@ -192,8 +192,8 @@ TABLES = (
 )
 
 # "We adjusted the hidden size of all models to have roughly the same total
-# number of model parameters" (Section 5.1); but the model in `unmatched` has
-# twice as many parameters.
+# number of model parameters" (Section 5.1). The model in `unmatched` is an
+# exception, with twice as many parameters as the others.
 PAPER = Paper(
     name="daniluk2017",
     title="Frustratingly Short Attention Spans in Neural Language Modeling",

@@ -33,8 +33,9 @@ class KongRow(SummedLossRow):
     smoothing: str | None = None
     element_wise: bool = False
     rate: float = 0.2
-    # Weight of the penalty in the loss: a divergence for smoothed matrices, and
-    # the sum of squares for other matrices. Biases have no penalty.
+    # Weight of the penalty in the loss. The penalty is the divergence from the
+    # prior for smoothed matrices, and the sum of squares for the matrices that
+    # are not smoothed. Biases have no penalty.
     l2: float = 1e-4
     # The paper does not say whether the output projection has a bias.
     output_bias: bool = True

@@ -18,7 +18,7 @@ def count_params(name, vocabulary_size, include_embeddings=True, **sizes):
         **sizes: sizes of the preset, as for `memlm_keras.presets.get`.
 
     Returns:
-        Integer. For sizes other than the paper's, counting builds a model.
+        Integer. For sizes other than the paper's, the function builds a model.
 
     Raises:
         ValueError: as `memlm_keras.presets.get`.
@@ -78,8 +78,8 @@ def match_parameters(
         **sizes: sizes of the preset other than `units`.
 
     Returns:
-        Integer, the `units` of the recurrent layer. It is a multiple of the
-        preset's `units_divisor`.
+        Integer, the `units` of the recurrent layer. This number is a multiple
+        of the preset's `units_divisor`.
 
     Raises:
         ValueError: if the smallest model exceeds the budget by over a tenth.

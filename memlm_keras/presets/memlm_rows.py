@@ -13,7 +13,8 @@ from memlm_keras.registry import Paper
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MemlmRow(UniformRow):
-    """LSTM layers with tied embeddings; if their sizes differ, a projection."""
+    """LSTM layers with tied embeddings. If `units` is not `embedding_dim`, a
+    `Projection` converts the LSTM outputs to vectors of `embedding_dim`."""
 
     # `Projection` allows units and embedding size to differ.
     sizes_are_one: ClassVar[bool] = False
@@ -75,14 +76,15 @@ class MemlmRow(UniformRow):
     def more(self):
         return {
             # Number of validation tokens to score after each epoch. Validation
-            # uses the logits of all words, so a token may take several times as
-            # long as in training.
+            # computes the logits of all words, so a validation token may take
+            # several times as long as a training token.
             "validation_tokens": 50_000,
-            # The search over five thetas takes less time than training.
+            # Trying five values of theta takes less time than training.
             "cache": {"size": 500, "thetas": [0.1, 0.3, 0.5, 0.7, 0.9]},
-            # Dynamic evaluation is for texts up to `most_tokens` tokens. Slower
-            # settings than these lowered a novel's perplexity by at most 1%. 15
-            # training segments changed two texts' perplexity by at most 0.3%.
+            # Dynamic evaluation is for texts up to `most_tokens` tokens. Other
+            # settings, which take longer, lowered a novel's perplexity by at
+            # most 1%. With 15 instead of 6 training segments, the perplexities
+            # of two texts changed by at most 0.3%.
             "dynamic": {
                 "steps": 40,
                 "segments": 50,

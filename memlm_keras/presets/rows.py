@@ -43,26 +43,24 @@ class Row(abc.ABC):
 
     A subclass adds a field for each value that differs between rows of a table.
     The method `model` returns constructor arguments of the class that `kind`
-    names. If a row has a field `window`, `initial_range`, `key`, `l2`,
-    `embedding_range`, `output_bias` or `num_sampled` that is not `None`, users
-    of the preset can change the field's value.
+    names. Users of a preset can change the fields `window`, `initial_range`,
+    `key`, `l2`, `embedding_range`, `output_bias` and `num_sampled` of the
+    preset's row, if the row has such a field and the value is not `None`.
 
     Args:
         units: integer, size of the recurrent layers.
         embedding_dim: integer, size of the embeddings; `None` means `units`.
         units_divisor: integer that divides `units`.
         parameters: pair of integers, the number of parameters without a
-            vocabulary, and the number that each word adds. If `None`, as in a
-            resized copy, a model is built to count its parameters.
+            vocabulary, and the number that each word adds; `None` if these
+            numbers are unknown, so that `count_params` must build a model.
         where: string, such as a table of the paper, or `None`.
         published: tuple of `Published`, one for each text.
         batch_size: integer.
         segment_length: integer, number of steps of back-propagation.
         epochs: integer, largest number of epochs, or `None`.
-        halve_after: integer, number of epochs with the initial learning rate,
-            or `None`.
-        factor: float by which each later epoch multiplies the learning rate, or
-            `None`.
+        halve_after: integer or `None`, epochs with the initial learning rate.
+        factor: float or `None`, by which later epochs multiply the rate.
         patience: integer, number of epochs without a better result after which
             training ends, or `None`.
         selected_by: string, the criterion that selects the best epoch.
@@ -122,7 +120,7 @@ class Row(abc.ABC):
         return {k: value for k, value in values.items() if value is not None}
 
     def more(self):
-        """Returns a dict of entries that only some presets have."""
+        """Returns a dict of the preset's entries that other presets lack."""
         return {}
 
     @property
@@ -283,7 +281,7 @@ def plain(value):
 
 
 def _concise(value):
-    """Removes from serialized objects the arguments that `plain` omits."""
+    """Removes names, default arguments and the global dtype policy."""
     if isinstance(value, (list, tuple)):
         return [_concise(item) for item in value]
     if not isinstance(value, dict) or value.get("class_name") == "DTypePolicy":

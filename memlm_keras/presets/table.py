@@ -61,8 +61,8 @@ class Measure:
             dict of results; the innermost dict also has the key `"protocol"`.
         digits: integer, number of digits after the decimal point.
         optional: whether some rows may lack the measure.
-        made_with: `None`, or a pair `(path, value)`: the measure counts only if
-            the keys `path` lead to `value` in the nested dict of results.
+        made_with: `None`, or a pair `(path, value)`. Results in which the keys
+            `path` do not lead to `value` do not contain the measure.
     """
 
     name: str
@@ -119,7 +119,7 @@ class TableRow:
             run trains a model for each combination of values.
         same_but_for_units: label of another row that differs only in `units`,
             or `None`. The option `--match_parameters` sets the units of all
-            rows, so the table then omits this duplicate of the other row.
+            rows, which makes both rows equal: the table then omits this one.
     """
 
     label: str
@@ -144,14 +144,15 @@ class Table:
     """A table or figure of a paper, as a list of models to train.
 
     Args:
-        name: string, such as `"models"`.
+        name: string, name of the table within the paper, such as `"models"`.
         title: string, such as `"Figure 2 (c), all models"`.
         rows: tuple of `TableRow`s.
         measures: tuple of `Measure`s.
         dataset: string, name of the paper's dataset, or `None`.
         only_dataset: whether the measures can be computed only on `dataset`.
-        lines: `None`, or the axes of a plot with a line for each preset: a pair
-            of an option, such as `"window"`, and a name of a measure.
+        lines: `None`, or a pair of strings for a plot with a line for each
+            preset: a heading in `details`, such as `"window"`, on the x-axis,
+            and the name of a measure on the y-axis.
         choose_by: name of the measure that selects the best of the models with
             the values in `TableRow.grid`, or `None`.
     """

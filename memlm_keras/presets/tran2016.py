@@ -15,7 +15,7 @@ from memlm_keras.presets.table import TableRow
 from memlm_keras.presets.table import table_rows
 from memlm_keras.registry import Paper
 
-# Texts of Table 2, by the names with which they are published below.
+# The texts of Table 2, as descriptions for `Published.corpus`.
 TEXTS = {
     "german": "German, 22M training words",
     "italian": "Italian, 29M training words",
@@ -30,7 +30,7 @@ NOVELS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranRow(SummedLossRow):
-    """LSTM layers: `below` is their number below a memory, `above` above it."""
+    """A model with `below` LSTM layers, then a memory, then `above` layers."""
 
     where: str = "Table 2"
     units: int = 128

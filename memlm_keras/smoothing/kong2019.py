@@ -35,12 +35,13 @@ OTHER_WORDS = ("mode", "sample", "mean")
 
 
 class Drawn(NamedTuple):
-    """Indices of drawn matrix rows, `(B, T)`; `(B, T, k)` if element-wise."""
+    """Indices of matrix rows that replace the rows of words, `(B, T)`; with
+    `element_wise`, one index for each vector element, `(B, T, k)`."""
 
     input_rows: Any
     replaced: Any
-    output_rows: Any = None  # Output rows of targets, if inputs are replaced.
-    other_rows: Any = None  # Output rows of non-targets, `(V,)` or `(V, k)`.
+    output_rows: Any = None  # Rows for the targets of replaced input words.
+    other_rows: Any = None  # Rows for non-target words, `(V,)` or `(V, k)`.
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -63,33 +64,33 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
     `StreamStatistics` defines u, r, c and N1+. A sequence is a row of a batch:
     all occurrences of a word in a row have the same replacement. With
     `kneser_ney`, the input vector of a replaced word and the output vector of
-    its target are two draws from the Kneser-Ney distribution r. For the output
-    vectors of non-targets, the paper has an illegible formula, with samples as
-    an alternative (Section 4.2). The argument `other_words` selects:
+    its target are two draws from the Kneser-Ney distribution r. The formula for
+    output vectors of words that are not the target is illegible; samples are
+    the paper's alternative (Section 4.2). The argument `other_words` selects:
 
     * `"mode"`: each word's own vector, e_v;
     * `"sample"`: one draw of the vector E_v for all steps of a batch;
     * `"mean"`: the mean of each word's distribution, mean_v below.
 
-    With `"mean"`, the vectors of other words have smaller norms than a drawn
-    target, so the target is easily predicted, and the model learns less.
-    `"sample"` needs a bias in the projection, since words with the same drawn
-    vector differ only in their bias. Input and output vectors are drawn
-    separately, even from a shared matrix. With `element_wise`, each dimension
-    of a vector is drawn separately and, with `kneser_ney`, replaced separately.
+    With `"mean"`, mean vectors have smaller norms than the target's sampled
+    vector, so targets are easily predicted, and the model learns less.
+    `"sample"` needs a bias in the projection: two words for which the same
+    vector is drawn would otherwise have equal logits. Input and output vectors
+    are drawn separately, even from a shared matrix. With `element_wise`, each
+    dimension is drawn separately and, with `kneser_ney`, replaced separately.
 
     Prediction uses the mean of the distribution of each smoothed matrix:
 
         mean_v = (1 - gamma_v) e_v + gamma_v sum_k q_k e_k
 
-    With `prediction="mode"`, prediction uses e_v.
+    With `prediction="mode"`, prediction uses each word's own vector e_v.
     `memlm_keras.evaluation.sampled_perplexity` averages samples. The training
     loss includes the divergence from the prior:
 
         l2 sum_k c_k |e_k|^2,  c_k = (1 - gamma_k) + q_k sum_v gamma_v
 
-    With `kneser_ney`, the input and the output matrix each add a divergence; a
-    tied matrix counts twice. The compiled loss includes divergences once for
+    With `kneser_ney`, the loss has this term for the input and for the output
+    matrix, so twice for a tied matrix. The compiled loss includes it once for
     each batch; custom loops find them in `model.losses`. The presets sum the
     cross-entropy over steps. If the loss is a mean over tokens, divide `l2` by
     the number of steps for the same balance.
@@ -109,7 +110,7 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
         scheme: string, as above.
         rate: float in [0, 1], gamma_0.
         element_wise: bool, whether each dimension is drawn separately.
-        l2: float, weight of the divergence in the loss of a batch.
+        l2: float, weight in the loss of the divergence from the prior.
         prediction: `"mean"` or `"mode"`.
         other_words: `"mode"`, `"sample"` or `"mean"`; selects output vectors of
             all words but the target, in training with `kneser_ney`.
@@ -206,7 +207,7 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
         self.built = True
 
     def adapt(self, statistics):
-        """Sets gamma and q from statistics of the training text.
+        """Sets all rates gamma_v and the distribution q from a text's counts.
 
         Args:
             statistics: `StreamStatistics` with the model's vocabulary.
@@ -263,7 +264,8 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
             shape, words = (*shape, units), words[..., None]
         rates = ops.take(self.rates, words, axis=0)
         chance = self._uniform(shape)
-        # Given `chance < rate`, `chance / rate` is again uniform in [0, 1).
+        # For a replaced word, `chance` is uniform in [0, rate), so the quotient
+        # `chance / rate` is uniform in [0, 1), and selects the replacement.
         rows = self._propose(shape, chance / ops.maximum(rates, 1e-30))
         return words, chance < rates, rows
 
@@ -273,7 +275,7 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
         )
 
     def _propose(self, shape, chance):
-        """Draws words from q by the alias method; see `AliasTable`."""
+        """Draws replacement words from q by the method of `AliasTable`."""
         words = keras.random.randint(
             shape, 0, self.vocabulary_size, "int32", self.seed_generator
         )
@@ -304,7 +306,7 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
         return rows + rates * (self.mean_vector(table) - rows)
 
     def mean_logits(self, logits, outputs, table):
-        """Converts logits of the vectors e_v to logits of their means, mean_v.
+        """Converts logits with vectors e_v to logits with mean vectors mean_v.
         Each mean_v is the sum of a multiple of e_v and a multiple of
         `mean_vector(table)`, so the means of all words need not be stored."""
         common = ops.matmul(outputs, self.mean_vector(table)[:, None])
@@ -313,17 +315,17 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
     # === Divergence ===
 
     def coefficients(self):
-        """Computes the coefficients c_k of all words, a tensor `(V,)`."""
+        """Returns `(V,)`, each word's factor c_k in the divergence."""
         rates = ops.convert_to_tensor(self.rates)
         return (1.0 - rates) + self.proposal * ops.sum(rates)
 
     def divergence(self, table):
-        """Computes `l2 sum_k c_k |e_k|^2` of a matrix `(V, k)`, a scalar."""
+        """Computes `l2 sum_v c_v |e_v|^2` over the rows e_v of a matrix."""
         squares = ops.sum(ops.square(table), axis=-1)
         return self.l2 * ops.sum(self.coefficients() * squares)
 
     def get_build_config(self):
-        """Returns no build config, since the embedding builds the layer."""
+        """Returns `None`: in a loaded model, `build_for` builds this layer."""
         return None
 
 
@@ -332,19 +334,18 @@ class SmoothedEmbedding(Embedding):
     """An `Embedding` with variational smoothing (Kong et al., 2019).
 
     As the `embedding` of a language model, the layer draws rows for each
-    training batch, and adds the divergence to the loss if `l2` is not zero.
+    training batch. If the smoothing's `l2` is not zero, the layer adds the
+    smoothing's divergence from the prior to the loss.
 
     Args:
         input_dim, output_dim: see `Embedding`.
-        smoothing: `memlm_keras.smoothing.VariationalSmoothing` of this
-            vocabulary.
+        smoothing: a `VariationalSmoothing` with the same vocabulary.
         **kwargs: arguments of `Embedding`.
 
     Call arguments:
-        inputs, reverse, training: see `Embedding`; with `reverse`, nothing is
-            smoothed.
-        drawn: a sample for these inputs, a result of `draw`; `None` for the
-            mean or the mode, according to the smoothing's `prediction`.
+        inputs, reverse, training: see `Embedding`; `reverse` is not smoothed.
+        drawn: result of `draw` for `inputs`. If `None`, the smoothing's
+            `prediction` selects each word's mean vector or own vector.
 
     Returns:
         Float tensor `(batch, time, output_dim)`.
@@ -382,8 +383,8 @@ class SmoothedEmbedding(Embedding):
         self.smoothing.build_for(self.input_dim)
 
     def draw(self, token_ids, units=0):
-        """Draws indices of matrix rows for words `(batch, time)`, to pass as
-        `drawn` to this layer, and to a `SmoothedProjection` of size `units`."""
+        """Samples a matrix row for each word. Returns the argument `drawn` of
+        this layer and of a `SmoothedProjection` with inputs of size `units`."""
         return self.smoothing.draw(token_ids, max(units, self.output_dim))
 
     def add_divergence(self):
@@ -419,8 +420,8 @@ class SmoothedProjection(Configured, keras.layers.Layer):
     `logits = E h + b`, where `E` is the mean or the mode of the distribution
     over matrices (Section 4.2), according to the smoothing's `prediction`. As
     the `head` of a language model, the layer draws the rows of targets in
-    training, and adds the divergence to the loss if the smoothing's `l2` is not
-    zero. The bias is not smoothed.
+    training. If the smoothing's `l2` is not zero, the layer adds the divergence
+    of the smoothing from the prior to the loss. The bias is not smoothed.
 
     Args:
         smoothing: `memlm_keras.smoothing.VariationalSmoothing` with the scheme
@@ -437,9 +438,10 @@ class SmoothedProjection(Configured, keras.layers.Layer):
         inputs: float tensor `(batch, time, units)`.
         targets: optional int32 tensor `(batch, time)`, the words whose vectors
             are drawn.
-        drawn: a result of `SmoothedEmbedding.draw` for the input words, or
-            `None`. With `drawn`, the smoothing's `other_words` selects the
-            vectors of all words but the targets.
+        drawn: a result of `SmoothedEmbedding.draw` for the input words, which
+            selects the vectors of `targets`; the smoothing's `other_words`
+            selects the vectors of all other words. If `None`, the smoothing's
+            `prediction` selects all vectors.
 
     Returns:
         Float tensor `(batch, time, vocabulary)`.

@@ -1,4 +1,4 @@
-"""Counts of a training text, and distributions of replacement words."""
+"""Word counts of a training text, and the random replacement of words."""
 
 import dataclasses
 import functools

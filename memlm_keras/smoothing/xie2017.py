@@ -37,7 +37,7 @@ class NoisedBatches(keras.utils.PyDataset):
 
     Args:
         batches: `memlm_keras.data.Batches` or `SentenceBatches` to train on.
-            `NoisedBatches` have the same attributes.
+            A `NoisedBatches` object has the attributes of `batches`.
         scheme: string, as above.
         rate: float in [0, 1], gamma_0.
         statistics: `StreamStatistics` of the training text.
@@ -99,7 +99,7 @@ class NoisedBatches(keras.utils.PyDataset):
 
     @property
     def largest_id(self):
-        """Largest token id in the batches and the noise."""
+        """Largest token id in the batches, before or after replacement."""
         return max(self.batches.largest_id, self._largest_proposed)
 
     def samples(self, number, seed=0):
