@@ -92,8 +92,8 @@ def _processor(model):
 
 class LongestMatchTokenizer:
     """Splits words: cuts off the longest token with which a word begins, and
-    repeats. Where no token matches, cuts off one character, which is then a
-    token outside the vocabulary."""
+    repeats. If no token matches, cuts off one character: U+2581 is dropped, and
+    any other character becomes a token outside the vocabulary."""
 
     def __init__(self, tokens, unit):
         self.tokens = tokens
