@@ -34,9 +34,9 @@ def associations(model, source, target, written="written"):
     """Computes what a memory writes and reads in a pair of sequences.
 
     If `model.conditioning` is `"source"`, the target reads from the source's
-    final memory, and does not change this memory. If it is `"memory"`, the
-    target's memory starts as the source's final memory, and if it is `None`, as
-    zeros; the target reads from this memory and writes to it.
+    final memory, and does not change this memory. With
+    `conditioning="memory"`, the target reads and writes a memory that starts as
+    the source's final memory; with `conditioning=None`, one that starts empty.
 
     Args:
         model: `memlm_keras.EntailmentClassifier` or

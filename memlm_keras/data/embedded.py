@@ -247,7 +247,7 @@ def entropy(grammar=GRAMMAR):
         total = np.zeros(2)
         for start in grammar.starts(people) if left else ():
             # All sentences beginning with `start` have one length and
-            # probability, so one sentence represents them all.
+            # probability, so one sentence represents all of them.
             speaker = Speaker(
                 lambda weights, start=start: (
                     start if start in weights else next(iter(weights))

@@ -277,7 +277,7 @@ class Binding:
     in a row are all different.
 
     Args:
-        n: Integer, number of sentences in a row, each about another person.
+        n: Integer, number of people; each row has a sentence about each person.
         names: Integer of at least `n`, number of people and of objects in the
             vocabulary.
 

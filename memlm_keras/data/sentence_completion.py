@@ -40,9 +40,9 @@ def completion_questions(questions, answers, lowercase=True, tokenize="syntok"):
       sentences of a question differ at the blank.
 
     The first line determines the format. For a model that was trained on novels
-    from `prepare_novels`, pass the same `lowercase` and `tokenize` as to that
-    function, and the `machine_format` files. Only these files have the final
-    full stops, which the novels also have. The archive recommends
+    from `prepare_novels`, pass the same `lowercase` and `tokenize` as to
+    `prepare_novels`, and the `machine_format` files. The `machine_format` files
+    have final full stops, as the novels do. The archive recommends
     the first 520 of the 1,040 questions for validation and the others for
     testing; Tran et al. (2016) report results for all questions.
 

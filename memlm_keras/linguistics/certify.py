@@ -22,7 +22,7 @@ PASSED, FAILED, NOT_APPLICABLE = "passed", "failed", "not applicable"
 # are few, because a model is compiled again for each shape of its inputs.
 _LEAST, _SEGMENT, _ROWS = 32, 16, 3
 # Number of time steps that a memory processes at once, and number of tokens by
-# which a text is longer than this number and the model's windows.
+# which a text is longer than the longest window of the model.
 _CHUNK, _MORE = 64, 8
 # Tokens for each update of dynamic evaluation (Krause et al., 2018).
 _UPDATE = 5

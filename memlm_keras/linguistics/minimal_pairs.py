@@ -83,7 +83,7 @@ class PairAccuracy:
         ties: integer, number of pairs with equal scores.
         same: integer, number of ties whose two sentences have equal token ids.
         accuracy_of_rest: float, `accuracy` of the pairs whose two sentences
-            have different token ids; NaN if there are none.
+            have different token ids; NaN without such pairs.
         interval: two floats, 95% interval of `accuracy` over pairs. Accuracy on
             one paradigm has Wilson's (1927) interval. A mean over paradigms
             has a normal interval, from the variance within each paradigm.
