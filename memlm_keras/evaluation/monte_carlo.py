@@ -97,13 +97,14 @@ def sampled_perplexity(model, batches, samples=20, seed=0, verbose=1):
     training, so probabilities do not sum to one. With `other_words="mean"`, the
     target's probability is overestimated: mean vectors have smaller norms.
 
-    With noised batches, samples differ only in the noise of their inputs. With
-    `kneser_ney`, if a word is replaced, its target, the next word, is replaced
-    too, as in training. The score is then that of the replacement.
+    With `NoisedBatches`, all samples use the same weights, and only the noise
+    in the input tokens differs. If noise of the scheme `kneser_ney` replaces a
+    word, it also replaces the target, the next word, as in training. The score
+    of such a target is the log-probability of the replacing word.
 
     Args:
-        model: `memlm_keras.LanguageModel`, with a `smoothing` unless the
-            batches are noised.
+        model: `memlm_keras.LanguageModel`. Its embedding must be a
+            `SmoothedEmbedding(smoothing=...)`, except for `NoisedBatches`.
         batches: See `perplexity`; or `memlm_keras.smoothing.NoisedBatches` with
             the statistics of the training text.
         verbose: 0 prints nothing, 1 the result.

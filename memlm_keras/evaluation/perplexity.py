@@ -132,9 +132,10 @@ def perplexity(model, batches, verbose=1, also=(), words=None, scores=None):
 
     * `salton2017`, as in the code of Salton et al. (2017): the first word of a
       sentence is not predicted, but the loss of the other words is divided by
-      the number of all tokens. On Penn Treebank's test text, this divisor turns
-      a perplexity of 85.9 per predicted token into 70.1. The code of Salton et
-      al. reads no end of a sentence before the first word; our models do.
+      the number of all tokens. On Penn Treebank's test text, dividing by all
+      tokens turns a perplexity of 85.9 per predicted token into 70.1. The code
+      of Salton et al. begins to read at the first word of a sentence. Our
+      models read an end-of-sentence token first.
 
     Args:
         model: `memlm_keras.LanguageModel`, `memlm_keras.Ensemble`, model from
@@ -144,7 +145,7 @@ def perplexity(model, batches, verbose=1, also=(), words=None, scores=None):
             rows are faster, but each begins in the initial state. Bidirectional
             models need `memlm_keras.data.SentenceBatches`.
         verbose: 0 prints nothing, 1 a progress bar and the result.
-        also: Tuple of strings, other protocols to report.
+        also: Tuple of strings, protocols to report besides `standard`.
         words: Integer, number of words and ends of sentences, for perplexity
             per word if tokens are subword pieces; `None` counts them with the
             model's vocabulary, if any.
@@ -156,9 +157,9 @@ def perplexity(model, batches, verbose=1, also=(), words=None, scores=None):
     Raises:
         ValueError: The model has no `score_batches`, or a protocol or number of
             words is invalid. Batches have ids outside the vocabulary, begin
-            within an epoch, miss a token, or may cut a bidirectional model's
-            sentences. With `salton2017`, the state is not reset at each
-            sentence or the model is bidirectional.
+            within an epoch, miss a token, or may split sentences of a
+            bidirectional model. `salton2017` is given for a bidirectional
+            model, or for batches that do not reset the state at each sentence.
 
     Example:
 

@@ -46,9 +46,9 @@ def text_bits(result, split, vocabulary):
 
     Perplexities per token cannot be compared between models that split a text
     into different tokens, or that replace different words by `<unk>`. This
-    function divides by the numbers of words and characters, and an unknown word
-    `w` also costs its spelling, as in "Spell Once, Summon Anywhere" (Mielke and
-    Eisner, 2019):
+    function divides the bits of a text by the numbers of its words and
+    characters. The bits of an unknown word `w` include the bits of its
+    spelling, as in "Spell Once, Summon Anywhere" (Mielke and Eisner, 2019):
 
         -log2 p(<unk> | context) - sum_i log2 p_2(c_i | c_{i-2} c_{i-1})
 
@@ -63,8 +63,8 @@ def text_bits(result, split, vocabulary):
     off to a uniform distribution over all code points and the end symbol.
 
     The tokenizer still matters: a model that lower-cases, or drops the spaces
-    before punctuation, has less to predict. A text that itself contains `<unk>`
-    hides a word, whose spelling costs nothing here.
+    before punctuation, has less to predict. If the text itself has `<unk>` in
+    place of a word, the spelling of this word is unknown and adds no bits.
 
     Args:
         result: `Perplexity` of the whole split, or its summed loss in nats.

@@ -67,12 +67,10 @@ def export(
             `"onnx"`, `"triton"` and `"litert"` need no vocabulary.
         top_k: Integer, number of most probable tokens to return.
         overwrite: Bool, whether to replace an earlier export in this format.
-        labels: Strings, names of a classifier's classes; `None` uses the
-            model's own.
+        labels: Strings, a classifier's class names; `None` uses its own names.
         format: `"tf_saved_model"`, `"onnx"`, `"triton"`, `"litert"`, `"web"` or
             `"hf"`.
-        rows: Integer, number of rows in a step, only for `"litert"`; `None`
-            means 1.
+        rows: Integer, batch size, only for `"litert"`; `None` means 1.
         quantize: `"int8"` for int8 weights; only for `"litert"` and `"web"`.
         max_length: Integer, maximum number of tokens in a row of a request.
         contract: `"sherpa"` or `"sherpa_offline"` for the inputs and outputs
@@ -88,7 +86,8 @@ def export(
             or the format does not support the model.
         FileExistsError: `path` exists and may not be replaced.
         ImportError: A package that the format needs is not installed.
-        ConnectionError: The engine for a `"web"` page cannot be downloaded.
+        ConnectionError: onnxruntime-web, which runs the model in a `"web"`
+            page, cannot be downloaded.
         RuntimeError: The export process on another backend fails.
 
     Example:
@@ -190,7 +189,7 @@ def check_path(path, overwrite=False, format="tf_saved_model"):
 
 
 def _check_version(path, overwrite, format):
-    """Returns the path of a version, with the errors of `check_path`."""
+    """Returns the path of the version to write; raises like `check_path`."""
     for other, about in formats().items():
         if about.suffix and path.suffix == about.suffix:
             raise ValueError(
@@ -470,7 +469,7 @@ def _write_in_other_process(model, vocabulary, options, path, format):
 
 def _write_saved(model_path, vocabulary_path, options, path, format):
     """Loads a model, and its vocabulary if there is one; calls `_write`."""
-    # Registers layers of papers that other packages provide.
+    # Imports papers from other packages, which register layers with Keras.
     registry.papers()
     known = pathlib.Path(vocabulary_path).exists()
     _write(

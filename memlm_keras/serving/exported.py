@@ -1,7 +1,6 @@
 """Loads exported language models in their own engines.
 
-Shapes below have B rows, T tokens and V words in the vocabulary.
-"""
+Shapes below have B rows, T tokens and V words in the vocabulary."""
 
 import json
 import pathlib

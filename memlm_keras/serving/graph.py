@@ -1,7 +1,6 @@
 """Builds TensorFlow graphs from models, on the TensorFlow backend only.
 
-In shapes, B is batch, T time, V vocabulary, k most probable tokens.
-"""
+In shapes, B is batch, T time, V vocabulary, k most probable tokens."""
 
 import contextlib
 from collections.abc import Callable
@@ -43,8 +42,8 @@ class Input(NamedTuple):
     """Input of a signature, with its required shape, and checks of its values.
 
     `sizes` are the sizes of the axes after the first; `None` stands for the
-    number of time steps. `conditions` are functions that take this `Input`, a
-    tensor of any shape and the number of steps, and return a `Condition`."""
+    number of time steps. Each function in `conditions` takes the `Input`, a
+    tensor of any shape and the number of steps, and returns a `Condition`."""
 
     name: str
     tensor: tf.Tensor
@@ -59,7 +58,7 @@ class Input(NamedTuple):
 
 class Condition(NamedTuple):
     """Condition on a tensor: a boolean scalar, and the message of its error.
-    `received` is `None`, or returns the tensor to show in the message."""
+    `received` is `None`, or a function that returns a tensor to print."""
 
     holds: tf.Tensor
     message: str
@@ -67,14 +66,14 @@ class Condition(NamedTuple):
 
 
 def require(condition, tensors):
-    """Returns copies of tensors, ragged or not. If the `Condition` does not
-    hold, an error is raised when the graph computes a copy."""
+    """Returns a copy of each tensor, ragged or not, for use in the graph. A
+    graph that uses a copy raises an error if the `Condition` does not hold."""
     return _guarded(condition.holds, lambda: _assert(condition), tensors)
 
 
 def _guarded(holds, refuse, tensors):
-    """Returns copies of tensors. If `holds` is false, the graph runs `refuse`,
-    which raises an error, before it computes a copy."""
+    """Returns a copy of each tensor, for use in the graph. If `holds` is false,
+    the graph calls `refuse`, which raises an error, and computes no copy."""
 
     def stop():
         refuse()
@@ -98,8 +97,9 @@ def _assert(condition):
 
 
 def require_inputs(*inputs):
-    """Returns a dict of copies of `Input`s with static shapes. Computing a copy
-    fails unless all inputs are valid and have the same number of rows."""
+    """Returns a dict with a copy of the tensor of each `Input`, with a static
+    shape. A graph that uses a copy raises an error unless all inputs are valid
+    and have the same number of rows."""
     hidden = [
         tf.raw_ops.PlaceholderWithDefault(
             input=one.tensor, shape=tf.TensorShape(None)
@@ -109,7 +109,7 @@ def require_inputs(*inputs):
     ends = [-1]
     shapes = [part for one in hidden for part in (tf.shape(one), ends)]
     found = tf.concat(shapes, axis=0)
-    # A scalar input has no sizes. With another end mark, `found[1]` exists.
+    # A scalar has no sizes. Another -1 makes sure that `found[1]` exists.
     found = tf.concat([found, ends], axis=0)
     rows, time = found[0], found[1]
     names = [
@@ -184,7 +184,8 @@ def all_hold(holds):
 
 def in_range(least, most=None, unit=""):
     """Returns a function for `Input.conditions` that checks the range of
-    integers. With `unit`, the text of the limit, `most` maps the time to it."""
+    integers. The maximum `most` is an integer or, with a text `unit` for the
+    message, a function of the number of time steps."""
 
     def make(one, tensor, time):
         message = f"`{one.name}` must be at least {least}"
@@ -251,8 +252,8 @@ class RowReader:
         )
 
     def _if_one_row(self, token_ids, state, otherwise):
-        # Most requests have one row with one token. If sizes are static, no
-        # operators compute them.
+        # Most requests have one row with one token. With the static shape (1,
+        # 1), the graph needs no operators that compute sizes.
         return tf.cond(
             tf.size(token_ids) == 1,
             lambda: self._once(1, token_ids, state),
@@ -396,7 +397,7 @@ def generate(reader, log_probabilities, state, options, end, most):
         scores = tf.concat([scores, score], axis=1)
         return time + 1, written, scores, ended, following, state
 
-    # The first token is not the end, as in `LanguageModel.generate`.
+    # Like `LanguageModel.generate`, never generate the end as the first token.
     is_end = tf.range(reader.vocabulary_size) == end
     log_probabilities = tf.where(is_end, -float("inf"), log_probabilities)
     rows = tf.shape(log_probabilities)[0]
@@ -452,8 +453,8 @@ class StreamedStep:
             name: keras.ops.convert_to_numpy(value)[0]
             for name, value in model.initial_state(1).items()
         }
-        # A state without elements is no input, such as that of a pointer whose
-        # window has one word.
+        # A state without elements is no input of the step. A pointer with a
+        # window of one word, for example, has such a state.
         self.initial = {
             name: value for name, value in state.items() if value.size
         }

@@ -1,7 +1,6 @@
 """Exports to ONNX and Triton, on the TensorFlow backend only.
 
-In shapes, B is batch, T time, V vocabulary. N is sherpa-onnx's name for B.
-"""
+In shapes, B is batch, T time, V vocabulary. N is sherpa-onnx's name for B."""
 
 import contextlib
 import json
@@ -33,7 +32,7 @@ def write(model, vocabulary, options, path):
         value.type.tensor_type.shape.dim[axis].dim_param = "rows"
     for name, value in contract.facts().items():
         if not isinstance(value, str):
-            # C++ programs may search the text for words, and decode no escapes.
+            # C++ programs may search this JSON for words, and read no escapes.
             value = json.dumps(value, ensure_ascii=False)
         written.metadata_props.add(key=name, value=value)
     with open(path, "wb") as file:
@@ -75,7 +74,8 @@ def convert(model, function, specification):
     ) as error:
         raise ValueError(
             "The model cannot be written in ONNX, which lacks an operator "
-            f"that it needs: {str(error).splitlines()[0]}"
+            "that the model needs. Export a SavedModel instead. Received: "
+            f"{str(error).splitlines()[0]}"
         ) from error
     return converted
 
@@ -239,8 +239,8 @@ def _some_rows(token_ids):
     """Returns the ids; raises an error if there are no rows, because then
     onnxruntime's LSTM would crash."""
     first = tf.gather(token_ids, 0)
-    # `gather` fails without rows. It stays in the graph because `maximum` needs
-    # its result, although `maximum` changes no id of 0 or above.
+    # `gather` fails without rows. So that the converter keeps `gather`,
+    # `maximum` uses its result; `maximum` changes no valid id.
     return tf.maximum(token_ids, tf.minimum(first, 0))
 
 
@@ -349,7 +349,7 @@ def _replace(context, node, name, arguments):
     if operator == "GRU":
         attributes["linear_before_reset"] = int(after)
     features, kernel, recurrent_kernel, biases, *states = node.input
-    # All rows have the same length, so the input for lengths is empty.
+    # The empty name leaves out the lengths of rows: all rows are equally long.
     inputs = [features, kernel, recurrent_kernel, biases, "", *states]
     _put(context, node, operator, inputs, attributes)
 

@@ -66,8 +66,9 @@ _FLOATS = tf.TensorSpec((None,), tf.float32)
 
 
 def write(model, vocabulary, options, path):
-    """Writes a SavedModel. `options` has the arguments of its signatures, and
-    `card`, a dict of facts for the model card."""
+    """Writes a SavedModel. `options` has the arguments of
+    `LanguageModelSignatures` or `EntailmentSignatures`, and `card`, a dict of
+    facts for the model card."""
     options = dict(options)
     card = options.pop("card")
     kind = LanguageModelSignatures
@@ -382,7 +383,7 @@ class ServedState:
         self.fingerprint = fingerprint(model, vocabulary, self.own)
 
     def inputs(self, received):
-        """Yields an `Input` for the fingerprint, then for each state."""
+        """Yields an `Input` for a model's `fingerprint`, and one per state."""
         known = received[FINGERPRINT]
         yield Input(FINGERPRINT, known, (), (self._is_own,))
         for name, one in self.own.items():
@@ -435,7 +436,8 @@ class ServedState:
 
 def fingerprint(model, vocabulary, state):
     """Computes an integer in [1, 2^31 - 1] that identifies weights, vocabulary
-    and state shapes. A model rejects states with another model's number."""
+    and state shapes. The state in a request contains this number; a model
+    rejects the state of another model."""
     digest = hashlib.sha256(vocabulary.fingerprint.encode())
     digest.update(repr(sorted(state.items())).encode())
     for part in models_of(model):
