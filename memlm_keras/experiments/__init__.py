@@ -1,8 +1,7 @@
 """Experiments, which train and measure presets, and the `memlm` command.
 
 Names are imported on first use, so that the backend is chosen before Keras is
-imported.
-"""
+imported."""
 
 import importlib
 

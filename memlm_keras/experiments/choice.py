@@ -1,7 +1,6 @@
 """Finds presets by name, or chooses a preset and its settings for a text.
 
-docs/results/defaults.md says which numbers in this file were measured.
-"""
+docs/results/defaults.md says which numbers in this file were measured."""
 
 import dataclasses
 import itertools
@@ -28,15 +27,16 @@ _NGRAM_MODEL = re.compile(r"kneser_ney_([1-9])(_cache)?")
 _OWN = "memlm/"
 SMALLEST = "memlm/small"
 _ANY = float("inf")
-# Of each dict, the first key is chosen whose value is at least the number of
-# training tokens, such as the dropout rate 0.5 for 100,000 tokens.
+# Each dict maps a choice to the maximum number of training tokens for it. A
+# text of 100,000 tokens, for example, gets the dropout rate 0.5.
 _ROWS = {"small": 10_000_000, "medium": 50_000_000, "large": _ANY}
 _DROPOUT = {0.6: 60_000, 0.5: 300_000, 0.4: 1_000_000, 0.3: _ANY}
 # The smallest preset needs less dropout if it trains for fewer epochs.
 _SMALLEST_DROPOUT = _DROPOUT | {0.4: 700_000}
 _BATCH_SIZE = {5: 60_000, 20: _ANY}
-# Epochs of the smallest preset. If there are at most `_FEW`, the learning rate
-# falls from `_FALLING_RATE` to zero, and the loss samples `_NUM_SAMPLED` words.
+# Epochs of the smallest preset. In runs of at most `_FEW` epochs, the learning
+# rate falls from `_FALLING_RATE` to zero, and the loss samples `_NUM_SAMPLED`
+# words.
 _EPOCHS, _FEW = {40: 100_000, 20: 300_000, 7: _ANY}, 7
 _FALLING_RATE, _NUM_SAMPLED = 0.005, 2000
 # Sizes of the smallest preset for 300,000 to 1,000,000 training tokens.
@@ -45,12 +45,12 @@ _PROJECTED, _PROJECTS = {"units": 248, "embedding_dim": 200}, (300_000, 10**6)
 _LONG = 500_000
 # Maximum number of epochs of all presets except the smallest.
 _MOST_EPOCHS = 40
-# For a paper's preset, the `memlm/` preset that provides sizes and rates.
+# The `memlm/` preset `ours` in `_fitted`, to which a paper's preset is adapted.
 _FITTED_TO = {"small": 200_000, "medium": 2_000_000, "large": _ANY}
 _SIZES = {"scale", "units", "embedding_dim"}
 _SCHEDULES = ("halve_after", "linear_decay", "halve")
-# Number of lines from which a tokenizer is chosen, and sentences to print that
-# give the reason for choosing each tokenizer.
+# A tokenizer is chosen from the first `_LINES` lines of a text. `_SPLITS` maps
+# each tokenizer to a sentence for the user that gives the reason for it.
 _LINES = 1000
 _SPLITS = {
     "characters": "This text has few spaces between its words, so its tokens "
@@ -76,7 +76,8 @@ class Preset(NamedTuple):
 
 def find_preset(name):
     """Returns the `Preset` called `name`: `"paper/row"`, or `"row"` if no other
-    paper has this row. Presets precede trained models of the same name."""
+    paper has this row. If a preset and a trained model have the same name,
+    returns the preset."""
     if ngrams := _NGRAM_MODEL.fullmatch(name):
         return Preset(name, options.KNESER_NEY, order=int(ngrams[1]))
     rows = {}
@@ -87,7 +88,8 @@ def find_preset(name):
         return Preset(names[0], registry.find(names[0])[1].kind)
     if names:
         raise options.UsageError(
-            f"Several papers have a row {name}. Name one: {', '.join(names)}."
+            f"Several papers have a preset {name}. Give a full name: "
+            f"{', '.join(names)}."
         )
     with options.wrong_use():
         folder = trained.find(name)
@@ -150,11 +152,11 @@ def choose_preset(dataset, preset=None, **given):
             `epochs`.
 
     Returns:
-        `None` for a trained model, and for a preset that is not a neural
-        language model. For all other presets, an object with the attributes
-        `preset`, `options` (dict, overrides for `Experiment`), `running` (dict,
-        arguments for its `run`), `reasons` (list of sentences), `corpus` and
-        `is_english`.
+        `None` if `preset` is a trained model, or is not a neural language
+        model. Otherwise, an object with the attributes `preset`, `options`
+        (dict, overrides for `Experiment`), `running` (dict, arguments for its
+        `run`), `reasons` (list of sentences that explain the choice), `corpus`
+        and `is_english`.
 
     Raises:
         UsageError: as for `Experiment`.
@@ -294,10 +296,12 @@ def _up_to(tokens, limits):
 
 
 def _fitted(row, ours, tokens):
-    """Returns options that fit a paper's preset `row` to a text of `tokens`
-    tokens; the `memlm/` preset `ours` provides sizes and rates."""
-    # For a short text, batches of `row` and of `ours` have equally many tokens.
-    # With larger batches, an epoch has few updates; the rate falls too soon.
+    """Returns options that adapt a paper's preset `row` to a text of `tokens`
+    tokens. `ours`, a `memlm/` preset for such a text, sets upper limits of the
+    sizes, and the learning rate."""
+    # For a short text, each batch gets as many tokens as a batch of `ours`.
+    # With the paper's larger batches, an epoch has few updates, and the
+    # learning rate falls too soon.
     rows = _up_to(tokens, _BATCH_SIZE) * ours.segment_length
     fitted = {
         "batch_size": min(round(rows / row.segment_length), ours.batch_size),
@@ -311,7 +315,8 @@ def _fitted(row, ours, tokens):
         fitted["initial_range"] = ours.initial_range
     by_adam = row.optimizer()["class_name"] in ("Adam", "FusedAdam")
     if not by_adam:
-        # Learning rates for other optimizers suit only the published sizes.
+        # A paper's learning rate for an optimizer other than Adam suits only
+        # the paper's sizes.
         fitted["optimizer"] = "adam"
     if not by_adam or "scale" in fitted:
         fitted["learning_rate"] = ours.learning_rate

@@ -1,7 +1,6 @@
 """The `memlm` command: parses arguments and flags, and runs a command.
 
-Keras is imported late, so that usage errors are reported at once.
-"""
+Keras is imported late, so that usage errors are reported at once."""
 
 import argparse
 import collections
@@ -70,7 +69,7 @@ class Command:
     help: str
     places: dict  # Maps positional arguments to `nargs` of argparse.
     own: tuple  # Options passed as keyword arguments of `function`.
-    groups: dict  # Maps dict arguments of `function` to their options.
+    groups: dict  # Options that `function` gets as dicts, by argument.
 
     @property
     def name(self):
@@ -157,8 +156,9 @@ class Command:
 def command(help, places, *own, **groups):
     """Decorator that makes a `Command` from a function.
 
-    Each option in `own` is passed to the function as a keyword argument, and
-    gets this argument's default. Each group of options is passed as a dict."""
+    Each option in `own` is passed to the function as a keyword argument of the
+    same name. The option's default is the default in the function's signature.
+    Each group of options is passed as a dict."""
 
     def make(function):
         parameters = inspect.signature(function).parameters
@@ -284,7 +284,7 @@ def _run(arguments):
 
 def _files_to_write(command, positional, values):
     """Returns the paths of the files that a command writes. Raises `UsageError`
-    if a path is a folder, is also read, or has a wrong suffix."""
+    for a folder, a wrong suffix, or a path that the command gets twice."""
     suffixes = {o.name: o.writes for o in command.options}
     written = {k: v for k, v in values.items() if suffixes.get(k) is not None}
     for name, path in written.items():

@@ -1,7 +1,6 @@
 """Compares a trained language model with n-gram models.
 
-A neural model that predicts no better than n-grams has learned too little.
-"""
+A neural model that predicts no better than n-grams has learned too little."""
 
 import math
 import re
@@ -14,8 +13,8 @@ NAME = "comparison"
 _ORDER = 5
 # Number of words to print, and their minimum count in the test text.
 _WORDS, _OFTEN = 8, 3
-# A word is printed if the neural model saves at least this number of bits each
-# time the word occurs, compared with n-grams; less would be printed as 0.0.
+# A word is printed if the neural model saves at least this number of bits per
+# occurrence, compared with n-grams. Smaller numbers would be printed as 0.0.
 _LEAST = 0.05
 _LINES, _LONGEST = 3, 25
 _BITS = math.log(2.0)
@@ -73,8 +72,8 @@ def _before_training(experiment, verbose):
 def _counted(corpus, order):
     model = memlm.ngrams.KneserNey(len(corpus.vocabulary), order=order)
     with warnings.catch_warnings():
-        # Discounts cannot be estimated from a small text; the defaults, which
-        # Kneser-Ney then uses with a warning, are good enough to compare with.
+        # For a small text, Kneser-Ney warns that it uses default discounts.
+        # These discounts are good enough for a comparison.
         warnings.filterwarnings("ignore", "Counts of counts")
         return model.fit(corpus.train, verbose=0)
 
@@ -87,7 +86,7 @@ def _perplexities(model, corpus):
 
 def warn_if_little_is_learned(experiment, results, command, compared=False):
     """Prints advice if the test perplexity is hardly below the unigram model's.
-    If `compared`, leaves the advice to train longer to `describe`."""
+    If `compared`, does not advise to train longer, because `describe` does."""
     corpus = experiment.corpus
     if not datasets.can_be_counted(corpus):
         return
@@ -111,8 +110,8 @@ def warn_if_little_is_learned(experiment, results, command, compared=False):
         halves = own or experiment.settings.get("halve")
         flags = ["--optimizer=adam"] * (not adam) + ["--halve"] * (not halves)
         flags += ["a smaller --batch_size", "a larger --initial_range"]
-        # If the command chose the settings and the last epoch was the best, the
-        # model can still improve with them, so other settings are not advised.
+        # If the last epoch was the best, the model can improve further. If the
+        # command also chose the settings, no other settings are advised.
         flags *= not (gains and chosen)
         flags = [f for f in flags if not _flags(f) <= typed]
         if gains and "learning_rate" in typed:

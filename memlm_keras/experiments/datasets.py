@@ -236,9 +236,9 @@ def unit_of(vocabulary):
 
 
 def can_be_counted(corpus):
-    """Returns whether n-gram models can be fitted to a corpus. These models
-    require that the vocabulary's end of a sentence has the id 0."""
-    # `memlm_keras.ngrams` defines this id too, but importing it imports Keras.
+    """Returns whether n-gram models can be fitted to a corpus. N-gram models
+    need a vocabulary whose end of a sentence has the id 0."""
+    # `memlm_keras.ngrams` names this 0, but importing `ngrams` imports Keras.
     return corpus.vocabulary.end_of_sentence_id == 0
 
 

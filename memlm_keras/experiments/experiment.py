@@ -80,7 +80,7 @@ class Experiment:
         Measure("validation", ("validation", "perplexity")),
         Measure("test", ("test", "perplexity")),
     ]
-    is_trained = True  # Whether training runs in epochs.
+    is_trained = True  # False for models that only count n-grams.
 
     def __new__(cls, preset=None, *args, **kwargs):
         if preset is None:  # called by `copy`
@@ -505,8 +505,9 @@ class Experiment:
         return results
 
     def _summary(self, log, improved, finite):
-        """Returns a dict with the epochs and the speed of a run. The best epoch
-        is the first of equals, and 0 if no epoch improved the model."""
+        """Returns a dict with the epochs and the speed of a run. If several
+        epochs are equally good, `best_epoch` is the first; if no epoch improved
+        the model, it is 0."""
         best = max if self.mode == "max" else min
         monitor = [row[self.monitor] for row in log]
         if not finite:
@@ -604,8 +605,7 @@ def read_preset(name, overrides):
     for size in ("window", "key", "l2", "output_bias", "num_sampled"):
         if size in sizes and getattr(row, size, None) is None:
             raise options.NoUseError(
-                size,
-                f"{name} has no {size}. Received: {size}={sizes[size]}",
+                size, f"{name} has no {size}. Received: {size}={sizes[size]}"
             )
     with options.wrong_use():
         preset = registry.get(name, **sizes)
@@ -684,6 +684,6 @@ def reopen(folder):
     if folder.settings().get("corpus") != experiment.corpus.fingerprint:
         raise options.UsageError(
             f"The text at {experiment.dataset.name} has changed since "
-            f"{folder.path} was trained."
+            f"{folder.path} was trained. Restore the text, or train a new run."
         )
     return experiment

@@ -19,7 +19,7 @@ from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import read_preset
 from memlm_keras.presets.rows import serialized
 
-# Papers with their own evaluation protocol, which is also reported.
+# Protocols of papers, which are reported besides the standard protocol.
 _ALSO = {"salton2017": ("salton2017",)}
 # Size of a batch's logits, in bytes, above which a warning is printed.
 LARGE_LOGITS = 2**30
@@ -268,7 +268,7 @@ class LanguageModelExperiment(Experiment):
         return improved
 
     def measure(self, model, verbose=0):
-        """Measures perplexities and, for CBT, the accuracy of answers."""
+        """Measures perplexity; on the Children's Book Test, also accuracy."""
         batches = functools.partial(datasets.evaluation_batches, self, model)
         also = _ALSO.get(self.preset_name.partition("/")[0], ())
         scores = functools.partial(self.scores, model, verbose=verbose)

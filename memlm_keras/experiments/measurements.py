@@ -1,8 +1,7 @@
 """Measurements of trained models.
 
 Every language model is measured by `perplexities`. A user or a preset requests
-further `MEASUREMENTS`.
-"""
+further `MEASUREMENTS`."""
 
 import dataclasses
 import math
@@ -21,8 +20,8 @@ WORD_TYPES = ("NE", "CN", "V", "P")
 BITS = ("bits_per_word", "bits_per_character")
 NUMBERS = ("perplexity", "accuracy", "token_accuracy", "sequence_accuracy")
 _ROWS = 50  # Batch size of autoencoders.
-# For dynamic evaluation (Krause et al., 2018, and their code): steps before
-# each update, and segments of validation text; a preset may set others.
+# Defaults for dynamic evaluation (Krause et al., 2018, and their code): time
+# steps per update, and the number of segments of validation text to read.
 _DYNAMIC = {"steps": 5, "segments": 6000}
 _CACHE = ("size", "theta", "weight")  # Arguments of a neural cache.
 # Batch size for the statistics of gradients (Krause et al., 2018).
@@ -33,12 +32,13 @@ _DYNAMIC_ROWS = 100
 class Measurement:
     """A measurement that runs on request."""
 
-    name: str  # Key of the measurement in `results.json`.
+    name: str  # Key in `results.json`, such as `"cache"`.
     # Called with (experiment, model, asked, verbose, before), where `asked` is
     # a dict of options and `before` a dict of earlier results; returns a dict.
     function: Callable
-    # Maps each required option to its key in the results, or to `None`. The
-    # user must give the dict's first option; a preset may set the others.
+    # Maps each required option to its key in the results, or to `None`. If
+    # there are several options, the user must give the first one; a preset
+    # cannot request the measurement.
     needs: dict
     check: Callable | None = None  # Checks (experiment, options).
 
@@ -51,7 +51,7 @@ class Request:
     measurement: Measurement
     asked: dict  # Options of the user and of the preset.
     settings: dict
-    typed: bool  # Whether the user, not the preset, requests the measurement.
+    typed: bool  # True if requested by the user, False if by the preset.
 
     @property
     def name(self):
@@ -75,7 +75,8 @@ def requests(experiment, asked, before):
     """Returns a list of `Request`s, from the options `asked` and the preset.
 
     Measurements that need several options run only if the user asks for them.
-    A cache size in the earlier results `before` overrides the preset's."""
+    If the earlier results `before` have a cache size, it replaces the cache
+    size of the preset."""
     typed = {option for option, value in asked.items() if value}
     if cache := experiment.preset.get("cache"):
         size = before.get("cache", cache)["size"]
@@ -120,8 +121,9 @@ def perplexities(
 ):
     """Returns perplexity and bits per word and character for each split.
 
-    The function `batches` maps a split to its batches, and `scores` to its
-    known scores or `None`."""
+    `batches` is a function from the name of a split to batches. `scores` is a
+    function from the name of a split to scores, or to `None` if they must be
+    computed."""
     results = {}
     for split in splits:
         if verbose:
@@ -348,8 +350,8 @@ def _last_epoch(experiment, model, asked, verbose, before):
 def _check_last(experiment, asked):
     if experiment.run_folder is None:
         raise UsageError(
-            "--test_last needs a run folder and the text of its run: omit the "
-            "options of the text."
+            "--test_last needs a run folder, and measures on the text of its "
+            "run. Name a run folder, without options such as --dataset."
         )
 
 
@@ -478,8 +480,8 @@ MEASUREMENTS = (
 
 
 def print_requested(results, requests):
-    """Prints the measurements that the user requests. Also prints those that
-    the preset requests or, instead, the table of a comparison with n-grams."""
+    """Prints the measurements that the user requests. Also prints a comparison
+    with n-grams, if there is one, or else the preset's measurements."""
     compared = comparison.NAME in results
     if compared:
         print("\n".join(comparison.describe(results)))

@@ -45,7 +45,8 @@ class Opened:
 
     @property
     def counts(self):
-        """Whether the model is an n-gram model, which no file stores."""
+        """Whether the model is an n-gram model. It is counted again for each
+        use, because no file stores it."""
         return self.folder and self.folder.kind == options.KNESER_NEY
 
     @functools.cached_property
@@ -59,7 +60,7 @@ class Opened:
 
     @functools.cached_property
     def kind(self):
-        """Kind of the model; known only for models with a recipe."""
+        """Kind of the model; requires that `recipe` is not `None`."""
         if self.folder is not None:
             return self.folder.kind
         return trained.read_metadata(self.preset)["kind"]

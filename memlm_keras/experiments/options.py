@@ -98,7 +98,7 @@ class Option:
     above: float | None = None
     below: float | None = None
     kinds: tuple = tuple(KINDS)  # Kinds of models that use the option.
-    # Part of a run folder's name; `None` for the option's name and value.
+    # Text in the names of run folders; by default the option's name and value.
     label: str | None = None
     writes: str | None = None  # Suffix of a file to write.
 
@@ -527,7 +527,7 @@ MEASURING = (
     ),
 )
 
-# Options for perplexity by recency.
+# Options for perplexity by the distance to a word's last occurrence.
 BY = (
     Option(
         "by",

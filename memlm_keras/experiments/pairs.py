@@ -1,4 +1,4 @@
-"""Experiments with classifiers and autoencoders, and predicted labels."""
+"""Trains classifiers and autoencoders, and predicts labels of files."""
 
 import math
 import shlex
@@ -26,8 +26,8 @@ class PairExperiment(Experiment):
     mode = "max"
 
     def _make_preset(self):
-        # `read_preset` need not know `embedding_dim`: the other sizes of these
-        # models are not computed from the size of the embeddings.
+        # Classifiers and autoencoders compute no other size from
+        # `embedding_dim`, so it is set after `read_preset`.
         sizes = dict(self.overrides)
         embedding_dim = sizes.pop("embedding_dim", None)
         preset = read_preset(self.preset_name, sizes)

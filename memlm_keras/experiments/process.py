@@ -144,9 +144,9 @@ _UNUSED = {
 
 @contextlib.contextmanager
 def _only_needed_imports():
-    """Context in which Keras cannot import slow modules that are not needed,
-    and the garbage collector is off. The hidden modules can be imported when
-    the context has ended."""
+    """Context in which Keras cannot import slow modules that it does not need,
+    and the garbage collector is off. After the context, all modules can be
+    imported."""
     hidden = {name: None for name in _UNUSED[backend()]}
     if backend() == "torch":
         # Keras uses `torch._dynamo` only to exclude functions that draw random
@@ -169,8 +169,8 @@ def _only_needed_imports():
 
 
 def _disable():
-    """Returns a decorator like `torch._dynamo.disable`, which has an effect
-    only once a compiled model has imported that module."""
+    """Returns a decorator that calls `torch._dynamo.disable` only if a compiled
+    model has imported `torch._dynamo`, because importing it is slow."""
 
     def decorate(function):
         @functools.wraps(function)
@@ -201,8 +201,8 @@ def _keep_memory():
 
 # Seconds until `Interrupted` is raised again, in case it was swallowed.
 _AGAIN_AFTER = 1.0
-# Number of the first signal received in `signals_raise`, or `None`; and
-# whether signals wait for the end of a batch.
+# `_received` is the number of the first signal in `signals_raise`, or `None`.
+# `_waits` is true while signals wait for the end of a batch.
 _received, _waits = None, False
 
 
@@ -228,7 +228,8 @@ def signals_raise():
         if _waits and number not in (before, signal.SIGALRM):
             return
         _waits = False
-        # A bare `except` or the garbage collector may swallow the first error.
+        # Raise again after a while: a bare `except` or the garbage collector
+        # may have swallowed `Interrupted`.
         signal.setitimer(signal.ITIMER_REAL, _AGAIN_AFTER)
         is_handled = isinstance(sys.exception(), Interrupted)
         if number != signal.SIGALRM or not is_handled:
@@ -248,7 +249,7 @@ def signals_raise():
     try:
         yield
     except Exception as error:
-        # An interrupted file write may raise another error.
+        # A library whose file write is interrupted may raise its own error.
         if _received is not None:
             raise Interrupted(_received) from error
         raise
@@ -270,7 +271,6 @@ def signals_wait(save):
 
     global _waits
 
-    # On JAX, Keras runs most of training inside a bare `except`.
     def check(batch, logs=None):
         if _received is not None:
             if _waits:

@@ -388,7 +388,7 @@ def test_suites(memlm, refused, run, folder):
     refused("do not apply to suites", "pairs", run, "mine.json", "--mean")
     shutil.copy(folder / "mine.json", folder / "text" / "mine.json")
     (folder / "text" / "pairs.tsv").write_text("the man\tman the\n")
-    refused("has suites (.json) and pairs", "pairs", run, "text")
+    refused("has both test suites (.json) and", "pairs", run, "text")
 
 
 @pytest.mark.slow

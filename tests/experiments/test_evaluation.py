@@ -130,7 +130,7 @@ def test_the_last_epoch_is_measured_too(when, memlm, folder, monkeypatch):
 
 def test_the_last_epoch_needs_its_checkpoint(memlm, refused, run, folder):
     evaluate = ("evaluate", run, "--test_last", "--verbose=0")
-    refused("needs a run folder and the", *evaluate, "--dataset=text")
+    refused("--test_last needs a run folder", *evaluate, "--dataset=text")
     (run / "checkpoint.npz").unlink()
     refused("checkpoint.npz, which does not exist", *evaluate)
 

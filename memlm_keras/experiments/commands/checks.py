@@ -55,14 +55,9 @@ _NOTE_OF_SUITES = (
         choices=("simple", "one_prefix", "two_prefix"),
     ),
     options.Option("eos", bool, "Score the end of the sentence too."),
-    options.Option(
-        "mean",
-        bool,
-        "Compare means over tokens instead of sums.",
-    ),
+    options.Option("mean", bool, "Compare means over tokens instead of sums."),
     options.to_write(
-        "out",
-        help="Table to write, with a row for each pair or each region.",
+        "out", help="Table to write, with a row for each pair or each region."
     ),
     options.to_write(
         "plot",
@@ -119,8 +114,9 @@ def pairs(
 
 
 def _reader(path, method, eos, mean):
-    """Reads minimal pairs or test suites. Returns a function that measures a
-    model on all of the pairs or items, their number, and a note for a table."""
+    """Reads minimal pairs or test suites. Returns three values: a function that
+    measures a model on all pairs or items, the number of pairs or items, and a
+    note to print below the table."""
     from memlm_keras.linguistics.minimal_pairs import SUFFIXES
 
     linguistics = memlm.linguistics
@@ -128,7 +124,8 @@ def _reader(path, method, eos, mean):
     kinds = {name.suffix.lower() == ".json" for name, _ in texts}
     if len(kinds) > 1:
         raise options.UsageError(
-            f"{path} has suites (.json) and pairs. Measure them separately."
+            f"{path} has both test suites (.json) and minimal pairs. Put "
+            "them in different folders, and measure each folder."
         )
     if True in kinds:
         if eos or mean or method != "simple":
@@ -145,7 +142,8 @@ def _reader(path, method, eos, mean):
 
 
 def _table(result, published):
-    """Returns the lines of a table with accuracies, overall and by level."""
+    """Returns the lines of a table: accuracy on all items, and on the items of
+    each group, such as a paradigm or a suite."""
     from memlm_keras.linguistics.minimal_pairs import published_mean
 
     columns = {
@@ -267,11 +265,7 @@ def certify(
     model, other = load(run, rate), same_as and load([same_as])
     with options.wrong_use():
         certificate = memlm.linguistics.certify(
-            model,
-            same_as=other,
-            tolerance=tolerance,
-            seed=seed,
-            length=length,
+            model, same_as=other, tolerance=tolerance, seed=seed, length=length
         )
     certificate = dataclasses.replace(
         certificate, model=f"{' '.join(run)}: {certificate.model}"

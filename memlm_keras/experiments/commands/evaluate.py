@@ -39,12 +39,7 @@ _NOTE = (
     parts=options.BY,
 )
 def evaluate(
-    run: list,
-    verbose: int,
-    text: dict,
-    measures: dict,
-    parts: dict,
-    typed: str,
+    run: list, verbose: int, text: dict, measures: dict, parts: dict, typed: str
 ):
     runs = [*map(_measured_run, run)]
     if "by" in parts:
@@ -66,7 +61,8 @@ def evaluate(
 
 
 def _measured_run(path):
-    """Opens a run, or its model alone if its preset is not registered."""
+    """Opens a run. If no registered paper has the run's preset, opens only the
+    run's model file, without settings."""
     opened = open_run(path)
     if opened.folder is not None and opened.folder.model_path.exists():
         try:
@@ -125,7 +121,8 @@ def _experiment_and_model(opened, text, verbose):
 
 
 def _results_before(opened, text):
-    """Returns a run's earlier results, or `{}` if another text is given."""
+    """Returns a run's stored results, or `{}` if the dict `text` has
+    options."""
     if text or opened.folder is None:
         return {}
     return opened.folder.results() or {}
@@ -142,7 +139,8 @@ def _evaluate_file(opened, text, measures, verbose):
 def _require_no_measures(opened, measures):
     for name, value in measures.items():
         raise options.UsageError(
-            f"{name} needs a run folder. Received: {name}={value} and "
+            f"{name} needs a run folder, which `memlm train` writes. Name a "
+            f"run folder, or omit {name}. Received: {name}={value} and "
             f"{opened.path}"
         )
 
@@ -188,9 +186,9 @@ def _file_and_text(opened, text):
 def _evaluate_mean(runs, given, verbose):
     for name, value in given.items():
         raise options.UsageError(
-            f"--{name} needs a single RUN. Several models are averaged, and "
-            "measured without options on the text of their runs. Received: "
-            f"--{name}={value} and {len(runs)} runs"
+            f"--{name} needs a single RUN. The average of several models is "
+            "measured only on the text of their runs. Name one RUN, or omit "
+            f"--{name}. Received: --{name}={value} and {len(runs)} runs"
         )
     if any(run.folder is None for run in runs):
         raise options.UsageError(
@@ -205,7 +203,7 @@ def _evaluate_mean(runs, given, verbose):
         if experiment.corpus.fingerprint != first.corpus.fingerprint:
             raise options.UsageError(
                 f"{run.path} and {runs[0].path} were trained on different "
-                "texts or vocabularies."
+                "texts or vocabularies. Name runs that share both."
             )
         if experiment.dataset.sentences != first.dataset.sentences:
             raise options.UsageError(
@@ -249,7 +247,7 @@ def _evaluate_by(runs, text, parts, measures, verbose, typed):
             if corpus.fingerprint != first[1].fingerprint:
                 raise options.UsageError(
                     f"{name} and {first[0]} were trained on different texts or "
-                    "vocabularies."
+                    "vocabularies. Name runs that share both."
                 )
             results[name] = result = memlm.linguistics.perplexity_by_recency(
                 model, batches(split), verbose=0

@@ -115,7 +115,8 @@ def surprisal(
     if segment_length is not None and rate is None:
         raise options.UsageError("--segment_length is for --rate.")
     paths = [*run, *file]
-    # The first file that is not a model, or else the last path, is the text.
+    # Paths of models come before paths of texts. The first text is the first
+    # file without the suffix `.keras`; if there is no such file, the last path.
     first = 1
     while first < len(paths) - 1 and not (
         pathlib.Path(paths[first]).is_file()
@@ -214,7 +215,7 @@ def _shard(text, out):
         )
     if out is None:
         raise options.UsageError(
-            "--shard needs --out: --out=words.tsv writes part 3 of 16 to "
+            "--shard needs --out. With --out=words.tsv, --shard=3/16 writes "
             "words-03-of-16.tsv."
         )
     out = pathlib.Path(out)

@@ -13,8 +13,8 @@ from memlm_keras.experiments.experiment import run_name
 from memlm_keras.experiments.tables.report import outcome
 
 _ENGLISH = "memlm/english"
-# If a user sets only these training options, `memlm train` still fits the other
-# sizes and rates of a paper's preset to the text.
+# `memlm train` adapts a paper's preset to the text, unless a user sets sizes or
+# training options. Options in this tuple do not prevent the adaptation.
 _FITTED_TOO = ("halve", "optimizer", "distribution")
 
 

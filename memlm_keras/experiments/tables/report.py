@@ -165,8 +165,8 @@ def _measured(summary, digits):
 
 
 def _published_elsewhere(table):
-    """Yields lines of a table with the paper's numbers on texts other than the
-    dataset of `table`."""
+    """Yields lines of a table of the numbers that the paper published for other
+    datasets than `table.dataset`."""
     corpora = dict.fromkeys(
         (published.corpus, name)
         for row in table.rows
@@ -208,8 +208,8 @@ def _facts(table, results):
 
 
 def _fact(value):
-    """Returns a value of the results as text; `None` for a list, and for a dict
-    that holds more than numbers, which are no settings of a run."""
+    """Returns a value of the results as text, or `None` for what is no setting
+    of a run: a list, or a dict with other values than numbers."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):

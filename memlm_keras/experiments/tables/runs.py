@@ -25,9 +25,10 @@ _LINES_OF_A_FAILURE = 8
 class Run:
     """A run for `run_all`; subclasses define `train(stop)`.
 
-    `train` trains or continues until `stop()` is true, and sets `results`.
-    `train` returns `None`, or a message if it failed. Runs for `print_missing`
-    also need the attributes `folder`, `recipe` and `running`."""
+    `train` trains a new model, or continues an interrupted run, until `stop()`
+    is true, and sets the attribute `results`. `train` returns `None`, or a
+    message if it failed. `print_missing` also reads the attributes `folder`,
+    `recipe` and `running`, which subclasses must set."""
 
     def __init__(self, title, results=None):
         self.title = title
@@ -125,11 +126,7 @@ def short_command(recipe, **running):
 
 def _arguments(folder, recipe, running):
     """Returns the arguments of `memlm` for training a run in its folder."""
-    running = {
-        **running,
-        "run_dir": folder.parent,
-        "backend": backend(),
-    }
+    running = {**running, "run_dir": folder.parent, "backend": backend()}
     if precision := matmul_precision():
         running["matmul_precision"] = precision
     return ["train", *command_of(recipe, **running)]

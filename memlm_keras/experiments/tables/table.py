@@ -36,9 +36,11 @@ class TableRuns:
         rows: list of labels or presets of rows; `None` for all.
         grid: dict from overrides to lists of values. Each row is trained with
             all combinations of the overrides that it uses, and the best
-            combination is chosen by the first measure. A row that sets an
-            override itself is trained only if the grid's list has its value.
-        overrides: dict of overrides; each row gets those that its preset uses.
+            combination is chosen by the first measure. If a row of the paper's
+            table sets one of these overrides, the row is trained only if the
+            grid has the row's value.
+        overrides: dict of overrides. An override that the preset of a row does
+            not use is left out for this row.
         measures: dict of additional measures, as for `Experiment.run`.
 
     Raises:
@@ -325,7 +327,7 @@ class TableRuns:
         return [picture]
 
     def _draw_sentence(self, finished):
-        """Draws the attention of all sentence models over the same sentence."""
+        """Draws the attention of the rows' models over the same sentence."""
         picture = "sentence_attention.png"
         models, experiment = {}, None
         for row in self.rows:
@@ -341,7 +343,8 @@ class TableRuns:
 
 
 class TableRun(runs.Run):
-    """Trains a table's row with a seed; `described` is from `describe`."""
+    """Trains a table's row with a seed. `described` is a dict from `describe`
+    with the name, recipe and settings of the run."""
 
     def __init__(self, table, row, described, running):
         self.table = table
@@ -404,8 +407,8 @@ def _uses(row, name, value):
 
 
 def _required(measure, asked):
-    """Returns the `Measure` of a table's column; a copy that is not optional if
-    the options `asked` include the option that computes this measure."""
+    """Returns the `Measure` of a table's column. If the options `asked` request
+    this measure, returns a copy that every row must have."""
     key, option = {
         "cache": ("size", "cache_size"),
         "monte_carlo": ("samples", "monte_carlo"),
@@ -427,8 +430,8 @@ def _required(measure, asked):
 
 
 def row_experiment(preset, dataset, seed, overrides, changes):
-    """Makes an `Experiment` with all `changes`, and with those `overrides` that
-    its preset uses."""
+    """Makes an `Experiment` from two dicts of settings: all `changes`, and only
+    the `overrides` that the preset uses."""
     overrides = {**overrides, **changes}
     while True:
         try:
@@ -443,7 +446,7 @@ def describe(recipes):
     """Returns a list of dicts with the name, recipe and settings of
     experiments. Raises `UsageError` for an override that no experiment uses."""
     described, used, corpora = [], set(), {}
-    # Standard output is only for the commands that `list_missing` prints.
+    # `list_missing` prints commands, so other lines go to standard error.
     with contextlib.redirect_stdout(sys.stderr):
         for recipe in recipes:
             experiment = row_experiment(**recipe)
@@ -461,5 +464,6 @@ def describe(recipes):
             )
     unused = {name for r in recipes for name in r["overrides"]} - used
     if unused:
-        raise options.UsageError(f"No row of the table uses {min(unused)}.")
+        name = min(unused)
+        raise options.UsageError(f"No row of the table uses {name}. Omit it.")
     return described

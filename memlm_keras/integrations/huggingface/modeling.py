@@ -1,8 +1,7 @@
 """Language models as `transformers` models, on the PyTorch backend.
 
 Importing this module registers its classes, so that `AutoModelForCausalLM` and
-`AutoTokenizer` load a folder of `memlm export RUN --format=hf`.
-"""
+`AutoTokenizer` load a folder of `memlm export RUN --format=hf`."""
 
 import itertools
 import json
@@ -29,8 +28,9 @@ except ModuleNotFoundError as error:
     ) from error
 
 _IGNORED = -100  # Label that the loss in transformers ignores.
-# The code calls `import_module` after it sets the backend. Packages in `import`
-# lines would be imported before, when transformers checks that they exist.
+# The module in `_MODULE` sets the backend before `import_module` imports Keras.
+# A line such as `import memlm_keras` would import Keras too early: transformers
+# first imports all packages in `import` lines, to check that they exist.
 _MODULE = '''"""Loads this folder where `trust_remote_code=True`. It is not
 needed after `import memlm_keras.integrations.huggingface.modeling`."""
 
@@ -73,7 +73,7 @@ class MemlmCache(transformers.Cache):
         super().__init__(layers=[])
         self.reset()
 
-    # With `False`, `generate` passes only tokens that the cache has not read.
+    # `[False]` makes `generate` pass only tokens that the cache has not read.
     is_linear = [False]
 
     def get_seq_length(self, layer_idx=0):
@@ -122,7 +122,7 @@ class MemlmForCausalLM(
             padding; it may also begin with the time steps of earlier calls.
             Padding can be anywhere in a row and does not change the state.
         cache: `MemlmCache` or `None`. `forward` updates the cache in place.
-            `past_key_values` is another name of this argument.
+            `past_key_values` is another name of `cache`.
         labels: int tensor `(batch, time)`, such as `input_ids`. The loss is the
             mean in nats over labels, except the first label of each row, labels
             of -100, and labels at or right after padding.
@@ -289,7 +289,7 @@ class MemlmTokenizer(transformers.PreTrainedTokenizer):
 
     Args:
         vocabulary_file: path of a file that `Vocabulary.save` wrote.
-        vocabulary: `memlm_keras.data.Vocabulary`, if there is no such file.
+        vocabulary: `memlm_keras.data.Vocabulary` to use without a file.
         **kwargs: other arguments of a `transformers.PreTrainedTokenizer`.
     """
 

@@ -1,8 +1,7 @@
 """Exports a page that runs a language model in a browser.
 
 The folder contains the page, a step of the model as ONNX, a JSON file about the
-model, and onnxruntime-web. TensorFlow is imported only to trace the step.
-"""
+model, and onnxruntime-web. TensorFlow is imported only to trace the step."""
 
 import base64
 import gzip
@@ -174,7 +173,8 @@ def vocabulary_facts(vocabulary):
         )
     if tokenizer.split == "unicode_script":
         classes = tables.script_classes()
-        # For each run of code points of one script: its first, and the script.
+        # Consecutive code points of one script are stored as a range: the first
+        # code point and the script.
         starts = np.flatnonzero(np.diff(classes, prepend=classes[0] + 1))
         facts["scripts"] = [starts.tolist(), classes[starts].tolist()]
     return facts
