@@ -360,9 +360,8 @@ def _require_model(lm):
 
 
 def _gradients_of(lm, measured=False):
-    """Returns a function of weights and a segment, which computes scores, the
-    new state and gradients. The scores are log-probabilities or, if `measured`
-    is true, the measures from `measures_of_logits`."""
+    """Returns a function that computes log-probabilities or, if `measured`,
+    `measures_of_logits`, and also the new state and gradients."""
 
     def loss(weights, token_ids, targets, sample_weight, state):
         mapping = list(zip(lm.trainable_variables, weights))

@@ -72,8 +72,7 @@ class UnigramCache(Scorer):
 
         See `Scorer.score`; `verbose` is ignored. The time grows with `size`, to
         about a second for 100,000 tokens and a size of 5,000. With
-        `documents=True`, a text without documents raises `ValueError`.
-        """
+        `documents=True`, a text without documents raises `ValueError`."""
         tokens = token_ids(text, self.vocabulary_size)
         starts = 0
         if self.documents:
@@ -102,8 +101,7 @@ class UnigramCache(Scorer):
         """Computes the natural-log probability of every word, -inf for words
         that are not cached.
 
-        See `Scorer.log_probabilities`. A context lists the tokens in a cache.
-        """
+        See `Scorer.log_probabilities`. A context has the tokens of a cache."""
         contexts = token_ids(contexts, self.vocabulary_size, "contexts", ndim=2)
         contexts = contexts[:, -self.size :]
         rows, length = contexts.shape

@@ -66,9 +66,8 @@ _FLOATS = tf.TensorSpec((None,), tf.float32)
 
 
 def write(model, vocabulary, options, path):
-    """Writes a SavedModel. `options` has the arguments of
-    `LanguageModelSignatures` or `EntailmentSignatures`, and `card`, a dict of
-    facts for the model card."""
+    """Writes a SavedModel. `options` has the arguments of the class of its
+    signatures, and `card`, a dict of facts for the model card."""
     options = dict(options)
     card = options.pop("card")
     kind = LanguageModelSignatures
