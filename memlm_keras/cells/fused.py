@@ -69,8 +69,8 @@ def _is_usual(layer, inputs, training):
     if isinstance(inputs, keras.KerasTensor) or not layer.built:
         return False
     if inputs.shape[1] == 1:
-        # For one step, a faster loop saves no time, and PyTorch's LSTM would
-        # first copy the weights into another layout.
+        # One step has no loop to make faster, and PyTorch's LSTM would first
+        # copy the weights into another layout.
         return False
     cell = layer.cell
     drops = training and (cell.dropout or cell.recurrent_dropout)

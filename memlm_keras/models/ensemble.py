@@ -150,7 +150,7 @@ class Members(keras.layers.Layer):
         return mean - math.log(len(self.models)), self._joined(states)
 
     def attend(self, token_ids, state=None):
-        """Reads tokens. Returns `None`, for no attention, and the new state."""
+        """Reads tokens; returns `None` as attention weights, and the state."""
         states = [
             backbone.attend(token_ids, own)[1]
             for backbone, own in self._each(state)

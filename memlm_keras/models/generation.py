@@ -200,7 +200,7 @@ class Sampling:
 
 
 def beam_sampler(user, **arguments):
-    """Makes keras_nlp's `BeamSampler`; an import error names its `user`."""
+    """Makes keras_nlp's `BeamSampler`; an import error names `user`."""
     keras_nlp = files.import_package("keras_nlp", user, "keras-nlp")
     return keras_nlp.samplers.BeamSampler(**arguments)
 

@@ -541,7 +541,7 @@ class LanguageModel(StreamingModel, SequenceModel):
         return variants.with_mixture(self, mixture)
 
     def with_prediction(self, prediction):
-        """Returns a copy that predicts by the mean or mode of its smoothing.
+        """Returns a copy whose smoothing predicts by its mean or its mode.
 
         Args:
             prediction: `"mean"` or `"mode"`, as in `VariationalSmoothing`.

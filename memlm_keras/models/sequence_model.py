@@ -34,8 +34,7 @@ class SequenceModel(keras.Model):
     """A `keras.Model` that reads token ids and can be made from presets.
 
     `fit` accepts batches that depend on the epoch, start within an epoch, or
-    differ in length. A subclass sets `preset_kind` to the `"kind"` of its
-    presets.
+    differ in length. A subclass sets `preset_kind`, its presets' `"kind"`.
     """
 
     preset_kind = None
@@ -429,8 +428,9 @@ class SequenceModel(keras.Model):
             self.train_function = self._record_after(_UNRECORDED_STEPS)
 
     def _record_after(self, steps):
-        """Returns a train function for PyTorch. The function traces no step
-        before `steps` ordinary steps, since in short runs tracing is slower."""
+        """Returns a train function for PyTorch. The function runs `steps` steps
+        before it traces one: in short runs, tracing takes more time than it
+        saves."""
         counter = itertools.count(1)
 
         def run(data):
@@ -484,7 +484,7 @@ class CarriedState(keras.layers.Layer):
     contain carried states, but saved models do not."""
 
     # Keras' `stateful=True` carries no state on JAX. On TensorFlow, a replica
-    # writes the states of its own rows of a batch; a `Checkpoint` joins them.
+    # writes only the states of its own rows; a `Checkpoint` joins all rows.
 
     def __init__(self, initial_state, **kwargs):
         super().__init__(autocast=False, **kwargs)
@@ -636,7 +636,7 @@ def warn_of_short_segments(backbone, batches):
         window = getattr(layer, "window", None)
         if None in (segment, window) or window <= segment:
             continue
-        # Stored token ids get gradients, since each segment embeds them again.
+        # Windows of token ids need no warning: each segment embeds ids again.
         holds_outputs = len(layer.initial_state(1)["window"].shape) > 2
         if holds_outputs:
             warnings.warn(
@@ -721,9 +721,9 @@ def _require_whole_sentences(batches, memory):
 
 
 class FollowEpoch(keras.callbacks.Callback):
-    """Sets the epoch of batches, since batches are shuffled by epoch. On
-    PyTorch, also undoes the changes of the random state by validation and by a
-    `Checkpoint`."""
+    """Starts batches at the epoch of `fit`: the order of batches depends on the
+    epoch. On PyTorch, also restores the random state that validation or a
+    `Checkpoint` changed."""
 
     def __init__(self, batches):
         super().__init__()

@@ -522,9 +522,9 @@ def read_batches(
     verbose=0,
     weighted=False,
 ):
-    """For each batch, yields `function`'s result and the sample weight.
+    """For each batch, yields the result of `function` and the sample weight.
     `function` takes token ids, targets, state and, if `weighted`, sample
-    weight; it returns a result and the state for the next batch."""
+    weight; `function` returns a result and the state for the next batch."""
     require_readable(model, batches)
     if start is None:
         start = model.initial_state(batches.batch_size)

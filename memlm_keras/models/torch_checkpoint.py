@@ -158,8 +158,8 @@ def _load(path):
         try:
             return torch.load(path, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError:
-            # The file contains a pickled model. PyTorch warns if the code of
-            # its classes has changed, but only its weights are used.
+            # The file contains a pickled model. PyTorch may warn that the code
+            # of the model has changed, but only the weights are read.
             with warnings.catch_warnings(action="ignore"):
                 return torch.load(
                     path,

@@ -54,8 +54,8 @@ class TokenCrossEntropy(TokenLoss):
 class SentenceCrossEntropy(TokenLoss):
     """Cross-entropy summed over each sentence and averaged over the batch.
 
-    Tran et al. (2016) do not divide the sum by the length of the sentence; a
-    learning rate of 1 and a clipping norm of 5 suit sums, not means. Rows of
+    Tran et al. (2016) do not divide a sentence's loss by its length; their
+    learning rate of 1 and clipping norm of 5 suit sums, not means. Rows of
     `memlm_keras.data.SentenceBatches` without a sentence count in the average,
     so a sentence has the same weight in any batch.
 

@@ -137,7 +137,7 @@ def assign_rows(variable, value):
 
 
 def gather_rows(model, variables):
-    """Copies the rows that each replica assigned to all other replicas."""
+    """Gives every replica the rows that the other replicas have assigned."""
     devices = num_devices(model)
     if keras.backend.backend() != "tensorflow" or devices == 1:
         return

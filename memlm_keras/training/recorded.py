@@ -13,8 +13,8 @@ from torch.utils import _pytree as pytree
 from memlm_keras.gradients import opaque
 from memlm_keras.keras_private import torch_random
 
-# Number of steps with a batch shape before the operations are recorded. To
-# record the operations takes about as long as that number of steps.
+# Number of steps with one batch shape before the operations of a step are
+# recorded. Recording a step takes about as long as running `AFTER` steps.
 AFTER = 50
 MOST_SHAPES = 128
 # Replaying more operations than this is not faster than running the step.
