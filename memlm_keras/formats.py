@@ -30,7 +30,7 @@ class Format(NamedTuple):
     suffix: str | None = None
     packages: tuple[str, ...] = ()  # Required packages.
     options: tuple[str, ...] = ()  # Further arguments of `export`.
-    mark: str | None = None  # Name of the file that shows a folder's format.
+    mark: str | None = None  # A file that only folders of this format have.
     backend: str = "tensorflow"
     needs_vocabulary: bool = True
     # Dotted name of a function that returns a dict of further arguments for
@@ -61,7 +61,7 @@ _FORMATS = {
         "memlm_keras.serving.onnx.write_triton",
         server="Triton",
         place="model_repository/{name}",
-        # By default, Triton listens on all addresses and asks no password.
+        # By default, Triton listens on all addresses and asks for no password.
         start="tritonserver --model-repository={folder} "
         "--http-address=127.0.0.1 --grpc-address=127.0.0.1 "
         "--metrics-address=127.0.0.1",

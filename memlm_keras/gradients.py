@@ -181,7 +181,7 @@ def value_and_gradients(function):
 # === Operations of traced steps on PyTorch ===
 
 # Pairs `(function, like)`. A PyTorch operation cannot take a Python function as
-# an argument, so it takes the index of a pair in this list.
+# an argument, so `memlm_keras::run` takes the index of a pair in this list.
 _functions = []
 
 

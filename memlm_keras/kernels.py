@@ -81,8 +81,8 @@ class Int8Kernels(Configured):
 
 
 def expanded(layer):
-    """Returns a copy of a layer or cell that converts int8 matrices to floats
-    once, instead of at each step of a loop. Without such matrices, `layer`."""
+    """Returns a copy of a layer or cell whose int8 matrices are floats, so that
+    a loop need not convert them. Returns `layer` if no matrix is int8."""
     new = {}
     if hasattr(layer, "cell"):
         new = {"cell": expanded(layer.cell)}

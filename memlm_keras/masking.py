@@ -43,8 +43,8 @@ class SlidingWindow:
         size: integer, number of steps that each step sees.
         shape: tuple of integers, shape of the remembered tensor of one step.
         dtype: string, dtype of the remembered tensors.
-        current: whether a step counts itself among the `size` steps that the
-            window shows; if so, the state has `size - 1` slots.
+        current: whether the `size` steps that a step sees include the step
+            itself; if so, the state has `size - 1` slots.
     """
 
     def __init__(self, size, shape=(), dtype="float32", current=False):
@@ -117,7 +117,7 @@ class SlidingWindow:
 
     def slot(self, extended, index):
         """Returns what one slot holds at each step, `(batch, time, ...)`. Slot
-        0 is the oldest; slot `self.slots` holds the remembered current step."""
+        0 is the oldest; `index=self.slots` selects the current steps."""
         return extended[:, index : (index - self.slots) or None]
 
     def products(self, queries, extended):

@@ -227,7 +227,7 @@ def get(name, /, **sizes):
         `validation_tokens`. Presets of `kong2019` have `noise` (arguments of
         `smoothing.NoisedBatches`, or `None`), `l2`, `tuned` (the values that
         were tried) and `also_published` (the numbers for a second corpus).
-        Layers, optimizer and loss are serialized by Keras, without defaults.
+        Layers, optimizer and loss are serialized as in Keras, without defaults.
 
     Raises:
         ValueError: if the name or a size is unknown, the preset has no such

@@ -387,8 +387,8 @@ def block_losses(
         if taken is None:
             gradients = run(*others, upstream)[1]
         else:
-            # The gradients `taken` of the logits assume that the upstream
-            # gradients are a multiple of `weights`; else, compute them again.
+            # `taken`, the gradients from the forward pass, assume that the
+            # upstream gradients are proportional to `weights`.
             scale, proportional = _ratio(upstream, weights)
             gradients = ops.cond(
                 proportional,
@@ -475,8 +475,8 @@ def _run(
 
 
 def _ratio(upstream, weights):
-    """Returns `upstream / weights` at the position of the largest weight, and
-    whether this quotient is the same at all positions."""
+    """Returns the quotient of `upstream` gradients and `weights` at the largest
+    weight, and whether this quotient is the same at all positions."""
     largest = ops.argmax(ops.abs(weights))
     scale = ops.take(upstream, largest) / ops.take(weights, largest)
     difference = ops.max(ops.abs(upstream - scale * weights))
@@ -492,7 +492,8 @@ def sampled_losses(inputs, matrix, bias, targets, number, seed):
     size, first = bias.shape[0], number // 2
     drawn = keras.random.randint((number - first,), first, size, seed=seed)
     words = ops.concatenate([ops.arange(first, dtype="int32"), drawn])
-    # A drawn word represents several words: add the log of their number.
+    # A drawn word represents several words, so add the logarithm of their
+    # number to its logit.
     share = math.log((size - first) / (number - first))
     corrections = ops.where(words < first, 0.0, share)
     # Look up all rows at once: the gradient of each call is a whole table.

@@ -55,9 +55,9 @@ class Memory(Configured, keras.layers.Layer):
             `initial_state` and by a call. `None` means `initial_state`.
         mask: optional boolean tensor `(batch, time)`, `False` at padding.
         training: not used.
-        return_state, return_attention_scores: optional bool for this call.
+        return_state, return_attention_scores: bool, or `None` for the layer's.
         positions: optional int32 tensor `(batch, queries)`, the steps to read
-            at, from 0 and in any order; `None` for all. All are remembered.
+            at, from 0, in any order; `None` for all. All steps are remembered.
 
     Returns:
         The outputs, `(batch, time, output_units)`; or a tuple of the outputs,

@@ -195,7 +195,7 @@ class NGram(DistinctKernels, Memory):
 
     The paper's text splits outputs in N - 1 parts, but the hidden sizes in its
     table are those of N parts: `W^N` reads one part of the current output, and
-    one of each of N - 1 previous outputs. Outputs before the first are zero.
+    one of each of N - 1 previous outputs. Outputs before step 1 are zero.
 
     `W^N` is the weight `output_kernel`, `(N k, k)`, with the rows of Eq. 21.
 

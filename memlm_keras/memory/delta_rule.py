@@ -320,7 +320,7 @@ class DeltaRule(DistinctKernels, Memory):
         return (queries, keys, self._by_head(values), rates, decays), new_state
 
     def _as_keys(self, vectors):
-        """Returns unit keys `(B, T, N, K)`; `(B, 2 T, N, 2 K)` if complex."""
+        """Returns unit vectors `(B, T, N, K)` or complex `(B, 2 T, N, 2 K)`."""
         if not self.holographic:
             return divide_by_length((self._by_head(vectors),), axis=-1)[0]
         pair = complex_vectors.split(ops.cast(vectors, "float32"))
@@ -360,7 +360,7 @@ class DeltaRule(DistinctKernels, Memory):
 
     def _by_head(self, tensor):
         """Splits the last axis of `(B, T, P N n)` by part and head. Returns a
-        float32 tensor `(B, P T, N, n)`, where P is the number of parts."""
+        float32 tensor `(B, P T, N, n)`. P is 2 for complex numbers, else 1."""
         size = tensor.shape[-1] // (self.parts * self.num_heads)
         batch_size, time = ops.shape(tensor)[:2]
         shape = (batch_size, self.parts * time, self.num_heads, size)
@@ -430,7 +430,7 @@ def read_and_write(
     overlap = earlier * ops.matmul(keys, transposed(rated))
 
     def write(changes, before, keys, left=None):
-        """Returns associations after a chunk; `changes` are d_t, see above."""
+        """Returns associations after a chunk; `changes` are the d_t above."""
         if left is not None:
             before = left[..., -1:, :] * before
         return before + ops.matmul(transposed(keys), changes)

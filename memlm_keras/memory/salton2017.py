@@ -74,8 +74,8 @@ class Attentive(DistinctKernels, Memory):
 
     The attention weights are `a`, `(B, T, W)`, the oldest slot first: slot j of
     step t is the weight of the output of step `t - W + j`. The weights of a
-    step sum to one. With a single score, they sum to less after W outputs,
-    since `a` also gives weight to outputs before the window. In a sentence,
+    step sum to one, except with a single score after more than W outputs: then
+    outputs before the window have the remaining weight. In a sentence,
     `weights[t, W - t + i]` is the weight of input word i for predicting the
     word after t, as in the paper's Figures 2 and 3.
 

@@ -33,7 +33,7 @@ class Mixture(Configured, keras.layers.Layer):
 
     Attributes:
         attends, steps_back, causal: see `memlm_keras.memory.Memory`.
-        supervised: whether training adds `-pointer_log_probability` to losses.
+        supervised: whether the loss includes `-pointer_log_probability`.
 
     Call arguments:
         outputs: float tensor `(batch, time, units)`, the inputs of the head.

@@ -80,7 +80,7 @@ def read_arpa(path, vocabulary, verbose=1):
 def arpa_vocabulary(path):
     """Reads the words in an ARPA file as a `memlm_keras.data.Vocabulary`.
 
-    The words keep the order of the file. `</s>`, if present, becomes `<eos>`.
+    Words keep the file's order. `</s>`, if present, ends sentences.
 
     Raises:
         FileNotFoundError: The file does not exist.

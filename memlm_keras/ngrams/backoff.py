@@ -129,8 +129,8 @@ class Scorer(abc.ABC):
             begin, end: Integers, first position and end of the slice.
 
         Returns:
-            float64 array `(end - begin, vocabulary_size)`. In each row, the
-            entry of the text's word at this position equals its `score`.
+            float64 array `(end - begin, vocabulary_size)`. In row i, the entry
+            of the word at position `begin + i` is the word's `score`.
 
         Example:
 
@@ -167,7 +167,7 @@ class Scorer(abc.ABC):
         The context of a target begins at the last `reset` of its row.
 
         Args:
-            batches: `Batches` or `SentenceBatches`, `end_of_sentence_id` is 0.
+            batches: `Batches` or `SentenceBatches` with `end_of_sentence_id=0`.
 
         Returns:
             `(scores, sample_weight)`, float64 and float32 arrays `(batches *

@@ -60,7 +60,7 @@ class Row(abc.ABC):
         segment_length: integer, number of steps of back-propagation.
         epochs: integer, largest number of epochs, or `None`.
         halve_after: integer or `None`, epochs with the initial learning rate.
-        factor: float or `None`, by which later epochs multiply the rate.
+        factor: float or `None`, by which each later epoch multiplies the rate.
         patience: integer, number of epochs without a better result after which
             training ends, or `None`.
         selected_by: string, the criterion that selects the best epoch.
@@ -281,7 +281,7 @@ def plain(value):
 
 
 def _concise(value):
-    """Removes names, default arguments and the global dtype policy."""
+    """Removes names, default arguments and the global dtype from configs."""
     if isinstance(value, (list, tuple)):
         return [_concise(item) for item in value]
     if not isinstance(value, dict) or value.get("class_name") == "DTypePolicy":

@@ -61,8 +61,8 @@ class Measure:
             dict of results; the innermost dict also has the key `"protocol"`.
         digits: integer, number of digits after the decimal point.
         optional: whether some rows may lack the measure.
-        made_with: `None`, or a pair `(path, value)`. Results in which the keys
-            `path` do not lead to `value` do not contain the measure.
+        made_with: `None`, or a pair `(path, value)`. Results have the measure
+            only if the nested keys `path` lead to `value`.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Models of Weissenborn (2016), Table 1, and others with its cells.
 
-docs/papers/weissenborn2016.md lists the paper's errors and missing values.
+docs/papers/weissenborn2016.md lists the paper's errors and omissions.
 """
 
 import dataclasses
@@ -73,7 +73,7 @@ class EntailmentRow(_ReadingRow):
     on_top: bool = False
     attends: bool = False
     reads_source: bool = False
-    # With "mean", ReLU layers get the mean over steps of the layer `reader`.
+    # With "mean", ReLU layers get the mean of the outputs of `reader`.
     pooling: str | None = None
     dropout: float = 0.1
     learning_rate: float = 1e-3

@@ -90,8 +90,8 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
         l2 sum_k c_k |e_k|^2,  c_k = (1 - gamma_k) + q_k sum_v gamma_v
 
     With `kneser_ney`, the loss has this term for the input and for the output
-    matrix, so twice for a tied matrix. The compiled loss includes it once for
-    each batch; custom loops find them in `model.losses`. The presets sum the
+    matrix, so twice for a tied matrix. The compiled loss includes both once for
+    each batch; custom loops find both in `model.losses`. The presets sum the
     cross-entropy over steps. If the loss is a mean over tokens, divide `l2` by
     the number of steps for the same balance.
 
