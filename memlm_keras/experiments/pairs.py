@@ -1,4 +1,4 @@
-"""Trains classifiers and autoencoders, and predicts labels of files."""
+"""Trains classifiers and autoencoders, and predicts labels for a file."""
 
 import math
 import shlex

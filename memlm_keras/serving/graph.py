@@ -109,7 +109,7 @@ def require_inputs(*inputs):
     ends = [-1]
     shapes = [part for one in hidden for part in (tf.shape(one), ends)]
     found = tf.concat(shapes, axis=0)
-    # A scalar has no sizes. Another -1 makes sure that `found[1]` exists.
+    # The shape of a scalar is empty. Another -1 adds a value for `found[1]`.
     found = tf.concat([found, ends], axis=0)
     rows, time = found[0], found[1]
     names = [

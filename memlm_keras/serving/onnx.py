@@ -74,8 +74,8 @@ def convert(model, function, specification):
     ) as error:
         raise ValueError(
             "The model cannot be written in ONNX, which lacks an operator "
-            "that the model needs. Export a SavedModel instead. Received: "
-            f"{str(error).splitlines()[0]}"
+            'that the model needs. Use format="tf_saved_model". The missing '
+            f"operator: {str(error).splitlines()[0]}"
         ) from error
     return converted
 

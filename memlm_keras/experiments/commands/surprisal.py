@@ -115,8 +115,8 @@ def surprisal(
     if segment_length is not None and rate is None:
         raise options.UsageError("--segment_length is for --rate.")
     paths = [*run, *file]
-    # Paths of models come before paths of texts. The first text is the first
-    # file without the suffix `.keras`; if there is no such file, the last path.
+    # The first path is a model. The texts begin at the next file without the
+    # suffix `.keras` or, if there is no such file, at the last path.
     first = 1
     while first < len(paths) - 1 and not (
         pathlib.Path(paths[first]).is_file()
