@@ -191,9 +191,8 @@ def opaque(function, like):
 
     Args:
         function: maps tensors to a tuple of new tensors, without gradients.
-        like: function with the arguments of `function` that returns empty
-            tensors with the shapes and dtypes of `function`'s results, without
-            reading the values of the arguments.
+        like: function with the arguments of `function`. Returns empty tensors
+            of the shapes and dtypes of `function`'s results; reads no values.
     """
     from torch._subclasses import FakeTensor
 

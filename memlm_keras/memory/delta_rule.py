@@ -378,9 +378,9 @@ def read_and_write(
         rates: float32 tensor `(B, T, N, 1)`, `beta`.
         decays: float32 tensor `(B, T, N, 1)`, `log(alpha)`; `None` for zeros.
         associations: float32 tensor `(B, N, K, V)`, before the first step.
-        writes: integer, number of consecutive steps that form a group; divides
-            T. All values of a group are written before any is read, and the
-            keys of a group must be orthogonal.
+        writes: integer, size of the groups of consecutive steps into which T
+            steps are divided. All values of a group are written before any is
+            read, and the keys of a group must be orthogonal.
 
     Returns:
         A tuple of the values read, `(B, T, N, V)`, and the new associations.
@@ -471,7 +471,8 @@ def read_and_write(
 
 
 def solve(overlap, right):
-    """Solves `(I + overlap) x = right`; `overlap` is strictly triangular."""
+    """Solves `(I + overlap) x = right`. The matrices of `overlap`,
+    `(..., C, C)`, are strictly lower triangular."""
 
     def forward(overlap, right):
         # XLA on a CPU cannot multiply some matrices with many batch axes.

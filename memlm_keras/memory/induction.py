@@ -45,7 +45,7 @@ class InductionAttention(DistinctKernels, Memory):
     | `W^x` | `output_kernel` | `(k, k)` |
 
     Args:
-        window: integer, L, number of outputs to attend to, with the current.
+        window: integer, L, number of outputs to attend to, up to the current.
         kernel_initializer: initializer of the three weights.
         **kwargs: arguments of `Memory`.
 

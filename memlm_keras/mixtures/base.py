@@ -33,7 +33,7 @@ class Mixture(Configured, keras.layers.Layer):
 
     Attributes:
         attends, steps_back, causal: see `memlm_keras.memory.Memory`.
-        supervised: whether the loss includes `-pointer_log_probability`.
+        supervised: whether the training loss has `-pointer_log_probability`.
 
     Call arguments:
         outputs: float tensor `(batch, time, units)`, the inputs of the head.

@@ -30,7 +30,7 @@ NOVELS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranRow(SummedLossRow):
-    """A model with `below` LSTM layers, then a memory, then `above` layers."""
+    """A model of `below` LSTM layers, any memory, and `above` LSTM layers."""
 
     where: str = "Table 2"
     units: int = 128
