@@ -794,7 +794,7 @@ def as_dataset(model, batches, steps_per_epoch=None):
     def specification(array):
         shape = (None, *array.shape)
         if varies:
-            # Keras would infer shapes from two batches, which may be equal.
+            # Keras infers shapes from two batches, whose lengths may be equal.
             shape = (array.shape[0], *[None] * (array.ndim - 1))
         return tf.TensorSpec(shape, array.dtype)
 
