@@ -72,7 +72,7 @@ def _layers(case):
         "lstm_145": lambda: AsInModels(layers.LSTM(145)),
         "delta_rule": lambda: memlm.memory.DeltaRule(4, key_dim=units // 4),
         "lstm_network": lambda: projected(
-            cells.LSTMNetworkCell(units, case.window)
+            cells.LSTMNetworkCell(units, case.window), unroll=True
         ),
         "word_by_word": lambda: WordByWord(case),
         "fofe_hornn": lambda: projected(cells.FOFEHORNNCell(units)),

@@ -41,6 +41,9 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
     If no source states are stored, a cell with `fusion` computes Equations 4 to
     9, so the same cell can read both the source and the target.
 
+    On JAX and TensorFlow, `ProjectedRNN(cell, unroll=True)` trains faster, but
+    compiles for longer: without a mask, the tape then grows with each step.
+
     | equations | weight | shape |
     |---|---|---|
     | rows of `x_t` in `W`, `W_x`, `W_y`, `W_r` | `kernel` | `(d, 5 H)` or `(d, 7 H)` |

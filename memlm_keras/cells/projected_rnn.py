@@ -108,10 +108,11 @@ class ProjectedRNN(keras.layers.RNN):
         step = cell.step
         if hasattr(cell, "step_function"):
             step = cell.step_function()
+        # On PyTorch, Keras computes step 1 twice unless the loop is unrolled.
+        unroll = self.unroll or keras.backend.backend() == "torch"
         if hasattr(cell, "begin"):
-            # States can grow only in Keras' loop on PyTorch without a mask; in
-            # other loops, the shapes of states must not change.
-            grows = mask is None and keras.backend.backend() == "torch"
+            # Only in an unrolled loop without a mask may states change shape.
+            grows = unroll and mask is None
             step = functools.partial(step, grows=grows)
             steps = 0 if grows else sequences.shape[1]
             initial_state = cell.begin(initial_state, steps)
@@ -134,9 +135,7 @@ class ProjectedRNN(keras.layers.RNN):
             initial_state,
             go_backwards=go_backwards,
             mask=mask,
-            # On PyTorch, Keras computes step 1 twice unless the loop is
-            # unrolled.
-            unroll=self.unroll or keras.backend.backend() == "torch",
+            unroll=unroll,
             input_length=sequences.shape[1] or [ops.shape(sequences)[1]],
             zero_output_for_mask=self.zero_output_for_mask,
             return_all_outputs=self.return_sequences,

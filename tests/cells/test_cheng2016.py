@@ -75,8 +75,9 @@ def states_with(cell, source, batch_size=1):
     window=st.integers(1, 5),
     source=st.one_of(st.none(), st.integers(0, 5)),
     seed=st.integers(0, 2**16),
+    unroll=st.booleans(),
 )
-def test_outputs_equal_the_reference(time, units, window, source, seed):
+def test_outputs_equal_the_reference(time, units, window, source, seed, unroll):
     fusion = source is not None
     cell = make(units, window, fusion)
     random = np.random.default_rng(seed)
@@ -87,7 +88,7 @@ def test_outputs_equal_the_reference(time, units, window, source, seed):
     start = cell.get_initial_state(2)
     if fusion:
         start = states_with(cell, pairs, 2)
-    layer = ProjectedRNN(cell, return_sequences=True)
+    layer = ProjectedRNN(cell, return_sequences=True, unroll=unroll)
     found = arrays(layer(inputs, initial_state=start))
     for row in range(2):
         expected = lstm_network(

@@ -23,7 +23,8 @@ CONTENDERS = {
     **{f"memlm_keras, {k}": f"package {v}" for k, v in LIBRARIES.items()},
 }
 # Cases of the table of models; a model's first case has its number.
-MODELS = "memories", "associative_layer", "delta_rule_layer", "smoothing"
+MODELS = "memories associative_layer delta_rule_layer smoothing".split()
+MODELS += "lstm_network_layer word_by_word_layer memory_network".split()
 
 
 def performance():
