@@ -77,7 +77,7 @@ INCLUDED = {
     "CHANGELOG.md": "changes",
     "CONTRIBUTING.md": "contributing",
 }
-_LINK = re.compile(r"\[([^\]]*)\]\(([^)#:]+)\)")
+_LINK = re.compile(r"\[([^\]]*)\]\(([^)#:]+)(#[^)]*)?\)")
 
 
 def public_names():
@@ -138,11 +138,13 @@ def linked_within(text, folder):
         target = (folder / found[2]).resolve()
         if target.is_dir():
             return found[1]
-        if target == ROOT / "README.md":
+        if target == ROOT / "README.md" and not found[3]:
             return f"[{found[1]}](/index.md)"
         for path, page in INCLUDED.items():
             if target == ROOT / path:
-                return f"[{found[1]}](/project/{page}.md)"
+                return f"[{found[1]}](/project/{page}.md{found[3] or ''})"
+        if found[3]:
+            return found[0]
         if found[1] == target.name and target.suffix == ".md":
             return f"[]({found[2]})"
         return found[0]
