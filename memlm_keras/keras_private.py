@@ -7,16 +7,16 @@ The tests use Keras 3.15; later versions may lack some private functions.
 # ruff: noqa: F401
 
 import keras
+from keras import ops
 
-# The mask functions read and set a tensor's mask. `rnn` is the loop over time
-# of recurrent layers; on TensorFlow, a tuple of inputs needs `input_length`.
-# `in_symbolic_scope` returns whether Keras infers shapes, `in_stateless_scope`
-# whether a `keras.StatelessScope` is open. `AutocastScope` sets the dtype that
-# variables are cast to. `should_quantize_layer` applies a filter of `quantize`,
+# The mask functions read and set a tensor's mask. `in_symbolic_scope` returns
+# whether Keras infers shapes, `in_stateless_scope` whether a
+# `keras.StatelessScope` is open. `AutocastScope` sets the dtype that variables
+# are cast to. `should_quantize_layer` applies a filter of `quantize`,
 # `weight_memory_size` counts bytes, and `module_utils` imports TensorFlow.
 try:
     from keras.src.backend import get_keras_mask
-    from keras.src.backend import rnn
+    from keras.src.backend import rnn as _rnn
     from keras.src.backend import set_keras_mask
     from keras.src.backend.common.stateless_scope import in_stateless_scope
     from keras.src.backend.common.symbolic_scope import in_symbolic_scope
@@ -35,6 +35,17 @@ except ImportError as error:
 if keras.backend.backend() == "torch":
     # Keras' module of random functions on PyTorch.
     from keras.src.backend.torch import random as torch_random
+
+
+def rnn(step, inputs, states, **kwargs):
+    """Runs the loop over time of Keras' recurrent layers."""
+    axis = 0 if kwargs.get("time_major") else 1
+    first = keras.tree.flatten(inputs)[0]
+    # A tuple of inputs needs `input_length` on TensorFlow. Keras would use a
+    # tensor that is not in a list as the lengths of the rows.
+    length = first.shape[axis] or [ops.shape(first)[axis]]
+    return _rnn(step, inputs, states, input_length=length, **kwargs)
+
 
 # Module of the function that `clone_model` passes to `_run_through_graph`.
 CLONING = "keras.src.models.cloning"

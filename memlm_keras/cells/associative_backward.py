@@ -86,15 +86,7 @@ def loop(step, inputs, states, go_backwards=False):
     """Runs `step` over time. Returns the outputs `(T, ...)`, in reverse order
     of time with `go_backwards`, and the last states."""
     _, outputs, states = rnn(
-        step,
-        inputs,
-        states,
-        go_backwards=go_backwards,
-        # The number of steps is a tensor if the sequence length is unknown. As
-        # `input_length`, Keras would use a tensor that is not in a list as the
-        # lengths of the rows.
-        input_length=[ops.shape(keras.tree.flatten(inputs)[0])[0]],
-        time_major=True,
+        step, inputs, states, time_major=True, go_backwards=go_backwards
     )
     return outputs, states
 

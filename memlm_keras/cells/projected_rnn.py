@@ -136,7 +136,6 @@ class ProjectedRNN(keras.layers.RNN):
             go_backwards=go_backwards,
             mask=mask,
             unroll=unroll,
-            input_length=sequences.shape[1] or [ops.shape(sequences)[1]],
             zero_output_for_mask=self.zero_output_for_mask,
             return_all_outputs=self.return_sequences,
         )

@@ -105,7 +105,6 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
                 for size in (self.units, time)
             ],
             unroll=keras.backend.backend() == "torch",
-            input_length=outputs.shape[1] or [ops.shape(outputs)[1]],
         )
         merged = ops.matmul(read, self.final_read_kernel)
         merged = merged + ops.matmul(last, self.final_output_kernel)
