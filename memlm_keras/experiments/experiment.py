@@ -427,16 +427,14 @@ class Experiment:
 
     @contextlib.contextmanager
     def _using(self, folder):
-        """Context that locks a folder, and removes an empty one after a
-        `UsageError`."""
+        """Context that locks a folder, and removes an empty one at the end."""
         try:
             with files.hold(folder):
                 yield
-        except options.UsageError:
+        finally:
             # `rmdir` fails if the folder has files.
             with contextlib.suppress(OSError):
                 pathlib.Path(folder).rmdir()
-            raise
 
     def scores(self, model, split, verbose=0):
         """Returns a trained language model's scores of a split.

@@ -271,6 +271,9 @@ def test_unmeasurable_models_are_not_trained(preset, measures, message, folder):
     experiment = Experiment(preset, "text", **SMALL)
     with pytest.raises(UsageError, match=message):
         experiment.run("run", measures=measures)
+    experiment.make = lambda: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        experiment.run("run")
     assert not (folder / "run").exists()
 
 
