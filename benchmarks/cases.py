@@ -56,6 +56,8 @@ class Case:
         copies: integer, copies of an associative memory.
         over: dict from a variant to its baseline, a variant of the same peer
             and backend. The default baseline is the first contender.
+        over_library: bool, whether the default baseline is the first contender
+            of the same backend.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Case:
     window: int = 5
     copies: int = 8
     over: dict = dataclasses.field(default_factory=dict)
+    over_library: bool = False
 
     def base(self, contender):
         """Returns the name of the contender's baseline."""
@@ -79,6 +82,8 @@ class Case:
         same = (contender.peer, contender.backend, variant)
         for other in self.contenders:
             if (other.peer, other.backend, other.variant) == same:
+                return other.name
+            if self.over_library and other.backend == contender.backend:
                 return other.name
         return self.contenders[0].name
 

@@ -230,12 +230,25 @@ _MEMORY_BLOCK = Case(
     units=128,
     embedding=128,
 )
+
+
+def _beside_by_hand(variant):
+    """Returns contenders: each library by hand, and this package."""
+    return (
+        *_pytorch(variant),
+        Contender("layers_by_hand", "jax", variant),
+        Contender("layers_by_hand", "tensorflow", variant),
+        *_package(variant),
+    )
+
+
 _LSTM_NETWORK = Case(
     "lstm_network_layer",
     "An LSTM of 450 units that attends to its 64 last states, alone, forward "
     "and backward, 50 rows of 20 steps",
-    _beside_pytorch("lstm_network"),
+    _beside_by_hand("lstm_network"),
     kind="layer",
+    over_library=True,
     batch=50,
     time=20,
     units=450,
@@ -352,7 +365,7 @@ CASES = {
             name="word_by_word_layer",
             title="Word-by-word attention of 100 units alone, forward and "
             "backward, 50 pairs of at most 20 words each",
-            contenders=_beside_pytorch("word_by_word"),
+            contenders=_beside_by_hand("word_by_word"),
             units=100,
         ),
         _LONG_WINDOW,
