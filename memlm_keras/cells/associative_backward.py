@@ -1,16 +1,16 @@
-"""Runs an AM-GRU over sequences, with a hand-written backward pass.
+"""Runs `AssociativeGRUCell` over sequences, with a hand-written backward pass.
 
 Weissenborn (2016), Equations 8 to 13. On JAX and TensorFlow, the forward pass
 runs the cell's own steps. Automatic differentiation would store the whole
-memory at each step, and update the gradient of each matrix at each step. Here:
+memory and update the gradient of each matrix at each step. Instead:
 
 * the backward pass recovers the memory before a step by subtracting the change
   that the step wrote;
 * the gradient of a matrix is one product over all steps, after the loop;
 * keys and their gradients are permuted by look-ups, never by a slow scatter;
-* each iteration of the backward loop slices the inputs of the next one, and
-  passes the slice on as a state: otherwise, XLA on a CPU would repeat slicing
-  for each of the N_c copies of the associative memory.
+* on JAX and TensorFlow, each step of the backward loop passes a slice of the
+  inputs to the next step as a state, since XLA on a CPU would otherwise repeat
+  the slicing for each of the N_c copies of the memory.
 
 Gradients equal those of automatic differentiation, up to rounding. Only float32
 is supported, since bfloat16 is too inexact to recover a memory by subtraction.
@@ -217,7 +217,7 @@ def _keys_gradient(memory, value):
 
 
 def _look_up_gradient(upstream, inverse):
-    """Returns the gradient of a key: the sum over its N_c permuted copies."""
+    """Returns a key's gradient, the sum of those of its permuted copies."""
 
     def summed(part):
         numbers, copies, batch = ops.shape(part)
@@ -237,9 +237,9 @@ def _product(left, right):
 
 
 # === PyTorch ===
-# Memories and keys are complex tensors; all other vectors `(..., H)` are real.
-# Buffers are allocated once, operations write in place, and the views of all
-# steps are made before the loop: a view takes as long as a small operation.
+# Memories, keys, and what is read or written are complex; the rest is real.
+# Buffers are allocated once, operations write in place, and all views are made
+# before the loop, since making a view takes as long as a small operation.
 
 
 def _run_in_place(cell, projected, states, mask):
@@ -261,9 +261,9 @@ def _run_in_place(cell, projected, states, mask):
 
 
 def _halves(vectors, count=None):
-    """Views vectors `(..., H)` as real and imaginary halves `(..., 2, H / 2)`.
-    With `count`, first splits each row `(..., B, count H)` into `count`
-    vectors; the result is then `(..., count, B, 2, H / 2)`."""
+    """Views vectors, real `(..., H)` or complex `(..., H / 2)`, as real and
+    imaginary halves `(..., 2, H / 2)`. With `count`, first splits each row of
+    `(..., B, count H)` into vectors; returns `(..., count, B, 2, H / 2)`."""
     if vectors.is_complex():
         return torch.view_as_real(vectors).transpose(-1, -2)
     if count:
@@ -294,7 +294,7 @@ class _Loop:
         first = torch.arange(self.copies, device=positions.device)
         inverse = first[:, None] * self.numbers + positions.argsort(dim=1)
         # Repeat the permutations for each row: `gather` needs indices for each
-        # row, but takes less than half of the time of `index_select`.
+        # row, but takes less than half the time of `index_select`.
         self.positions, self.inverse = (
             index.flatten().long().expand(self.num_keys * batch, -1)
             for index in (positions, inverse)
@@ -309,7 +309,7 @@ class _Loop:
         return _Parts(columns, raw, *gates, candidate)
 
     def _buffers(self, memories):
-        """Allocates buffers of permuted keys, conjugate keys and products."""
+        """Allocates buffers for permuted keys, conjugate keys and products."""
         permuted = memories.new_empty(self.num_keys, *memories[0].shape)
         rows = permuted.view(self.positions.shape)
         return permuted, rows, permuted.clone(), memories.clone()
@@ -388,9 +388,9 @@ class _Loop:
         torch.mul(outputs[1:] - values[..., :h], 1 - update, out=d.update)
         torch.mul(values[..., -h:], 1 - reset, out=d.reset)
         torch.mul(update, 1 - candidate**2, out=d.candidate)
-        # Each complex number z of a key is normalized, k = z / |z|. From the
-        # gradient d of k follows the gradient of z:
-        # (d - k Re(conj(k) d)) / |z| = (d - k^2 conj(d)) / 2 |z|.
+        # Keys consist of complex numbers k = z / |z|. If d is the gradient of
+        # k, then the gradient of z is
+        # (d - k Re(conj(k) d)) / |z| = (d - k^2 conj(d)) / (2 |z|).
         by_key = 1 / lengths.clamp(min=self.least[1])
         shrink = (lengths > self.least[0]) * by_key / 2
         by_conjugate = keys * keys * shrink

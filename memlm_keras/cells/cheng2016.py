@@ -16,7 +16,7 @@ from memlm_keras.masking import masked_softmax
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class LSTMNetworkCell(DistinctKernels, ProjectedCell):
-    """An LSTM that attends to all its earlier states (LSTMN).
+    """An LSTM that attends to its own earlier states (LSTMN).
 
     The cell stores its earlier states on a tape, and reads a weighted mean of
     the stored states instead of the last state:
@@ -28,43 +28,43 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         c_t   = f * c~_t + i * g                                     (8)
         h_t   = o * tanh(c_t)                                        (9)
 
-    Index i runs over earlier steps, i < t. Before the first step, all states
-    are zero. The paper calls the stored states a tape. With `fusion` (the
-    paper's deep attention fusion), the cell also attends to the stored states
-    of a source sequence, its hidden states `gamma_j` and cell states `alpha_j`:
+    Index i runs over steps i < t. Before the first step, all states are zero.
+    With `fusion` (deep attention fusion), the cell also attends to the hidden
+    states `gamma_j` and cell states `alpha_j` that it stored for a source:
 
         b_j   = u . tanh(W_g gamma_j + W_y x_t + W_g~ gamma~_{t-1})  (10)
-        gamma~_t, alpha~_t = sums by softmax(b)                      (11, 12)
+        gamma~_t, alpha~_t = sums weighted by softmax(b)             (11, 12)
         r_t   = sigm(W_r [x_t; gamma~_t])                            (13)
         c_t   = r_t * alpha~_t + f * c~_t + i * g                    (14)
 
     If no source states are stored, a cell with `fusion` computes Equations 4 to
     9, so the same cell can read both the source and the target.
 
-    On JAX and TensorFlow, `ProjectedRNN(cell, unroll=True)` trains faster, but
-    compiles for longer: without a mask, the tape then grows with each step.
+    On JAX and TensorFlow, `ProjectedRNN(cell, unroll=True)` trains faster but
+    takes longer to compile. Without a mask, the tape of an unrolled loop grows
+    with each step, so early steps read fewer slots.
 
     | equations | weight | shape |
     |---|---|---|
     | rows of `x_t` in `W`, `W_x`, `W_y`, `W_r` | `kernel` | `(d, 5 H)` or `(d, 7 H)` |
     | rows of `h~_t` in `W` | `recurrent_kernel` | `(H, 4 H)` |
-    | `b`, with ones for `f` | `bias` | `(4 H,)` |
-    | `W_h`, `W_h~`, `v` | `key_kernel`, `read_kernel`, `score_kernel` | `(H, H)`, `(H, H)`, `(H,)` |
+    | `b`, at first 1 for `f` and 0 elsewhere | `bias` | `(4 H,)` |
+    | `W_h`, `W_h~`, `v` | `key_kernel`, `read_kernel`, `score_kernel` | `(H, H)`, `(H, H)`, `(H, 1)` |
     | `W_g`, `W_g~`, `u` | `source_key_kernel`, `source_read_kernel`, `source_score_kernel` | likewise |
     | rows of `gamma~_t` in `W_r` | `source_gate_kernel` | `(H, H)` |
 
     Args:
         units: integer, H.
-        window: integer, L, number of stored states; a new state replaces the
-            oldest. Source and target need cells with the same `window`.
+        window: integer, L, number of stored states; in a full window, a new
+            state replaces the oldest. Source and target need equal windows.
         fusion: whether the cell also attends to stored states of a source.
         kernel_initializer: initializer of all matrices.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
         inputs: float tensor `(B, d)`.
-        states: list of `h_{t-1}`, `(B, H)`; the last read `h~_{t-1}`, `(B, H)`;
-            a mask, `(B, L)`, 1.0 for slots that store a state; and all L slots,
+        states: list of `h_{t-1}`, `(B, H)`; the value `h~_{t-1}` read last,
+            `(B, H)`; a mask, `(B, L)`, 1.0 for filled slots; and all L slots,
             `(B, 3 L H)`. A slot contains `W_h h_i`, `h_i` and `c_i`; the last
             slot has the most recent state. With `fusion`, the list continues
             with `gamma~_{t-1}`, `(B, H)`, and the source's mask and slots.
@@ -85,7 +85,7 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
     (2, 7, 16)
     """  # noqa: E501
 
-    # A target sequence starts without stored states.
+    # A target sequence starts with an empty tape, even after a source.
     continues_source = False
 
     def __init__(
@@ -155,7 +155,7 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
 
     def begin(self, states, steps=None):
         """Splits stored states into keys, which are compared with queries, and
-        values. Adds `steps` empty slots, or fills the window for `None`."""
+        values. Adds at most `steps` empty slots; `None` fills the window."""
         states, h = list(states), self.units
         for index in reversed(range(2, len(states), 3)):
             filled, tape = states[index : index + 2]

@@ -4,7 +4,7 @@ Weissenborn (2016), Section 3.1, after Plate (1995) and Danihelka et al. (2016).
 A vector `r = [r_re; r_im]` of H real numbers, H even, represents H / 2 complex
 numbers. The states of layers contain the real vector `r`. The functions below
 take pairs `(r_re, r_im)`, so that a step of a loop need not join the halves;
-`(x)` is the complex product.
+`(x)` is the element-wise complex product.
 
 Shapes use B (batch), H (units) and N_c (copies of the memory).
 """
@@ -80,7 +80,7 @@ def matrix_of(permutations, dtype):
 
 
 def permute(vector, matrix):
-    """Permutes a pair by a matrix of `matrix_of`: `(..., N_c, H / 2)`."""
+    """Permutes a pair by a result of `matrix_of`, to `(..., N_c, H / 2)`."""
     numbers, columns = matrix.shape
 
     def permuted(part):

@@ -1,4 +1,4 @@
-"""Fast implementations of Keras' LSTM and GRU layers on a CPU.
+"""Fast implementations of Keras' LSTM and GRU layers for CPUs.
 
 Outputs, states and gradients equal those of Keras' layers, up to rounding.
 """
@@ -11,14 +11,14 @@ from memlm_keras.gradients import with_gradient
 if keras.backend.backend() == "torch":
     import torch
 
-# From this number of units, `_torch_looped_lstm` is faster than PyTorch's LSTM:
-# at 650 units it takes 0.9 times as long in float32 and 0.6 in bfloat16; at 300
-# units, 1.1 and 1.2.
+# From this number of units on, `_torch_looped_lstm` is faster than PyTorch's
+# LSTM: at 650 units, it takes 0.9 times as long in float32 and 0.6 times as
+# long in bfloat16; at 300 units, 1.1 times and 1.2 times as long.
 _LOOPED_UNITS = 500
 
 
 def run_layer(layer, inputs, initial_state=None, training=False):
-    """Runs a layer, which returns sequences and states, in the fastest way.
+    """Runs a layer that returns sequences and states, as fast as possible.
     Returns outputs `(batch, time, units)` and each state."""
     run = implementation(layer, inputs, training)
     if run is None:
@@ -27,7 +27,7 @@ def run_layer(layer, inputs, initial_state=None, training=False):
     if initial_state is None:
         initial_state = layer.get_initial_state(ops.shape(inputs)[0])
     if getattr(inputs, "is_meta", False):
-        # A meta tensor needs only a shape; tracing each step would be slow.
+        # Only shapes matter for a meta tensor; tracing each step is slow.
         size = *inputs.shape[:2], layer.units
         return ops.empty(size, dtype), *initial_state
     cell = layer.cell
@@ -126,8 +126,8 @@ def _backward(kept, d_outputs, d_hidden, d_cell):
     columns = gates.shape[-1]
     i, f, g, o = _activated(gates)
     squashed = ops.tanh(cells)
-    # Derivatives of the cell by the inputs of the gates i, f and g, and of the
-    # output by the input of the gate o.
+    # Derivatives of the cell state with respect to the pre-activations of i, f
+    # and g, and of the output with respect to the pre-activation of o.
     of_cell = ops.stack(
         [g * i * (1 - i), before * f * (1 - f), i * (1 - g**2)], axis=-2
     )
@@ -181,7 +181,7 @@ def _backward(kept, d_outputs, d_hidden, d_cell):
 
 
 def _activated(gates):
-    """Computes input, forget, candidate and output gate, in Keras' order."""
+    """Applies the activations of the gates i, f, o and of the candidate g."""
     i, f, g, o = ops.split(gates, 4, axis=-1)
     return ops.sigmoid(i), ops.sigmoid(f), ops.tanh(g), ops.sigmoid(o)
 
@@ -232,7 +232,7 @@ def _torch_lstm(inputs, kernel, recurrent_kernel, bias, hidden, cell):
 
 
 # PyTorch's LSTM transposes both matrices in each pass, and updates their
-# gradients at each step. This loop saves time by allocating its buffers once.
+# gradients at each step. This loop does neither, and allocates buffers once.
 def _torch_looped_lstm(*arguments):
     return with_gradient(_torch_forward, _torch_backward)(*arguments)
 

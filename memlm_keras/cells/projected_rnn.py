@@ -27,7 +27,7 @@ class ProjectedCell(keras.layers.Layer):
 class ProjectedRNN(keras.layers.RNN):
     """A `keras.layers.RNN` that projects all inputs of a sequence at once.
 
-    One large matrix product before the loop is faster than a small one in each
+    One large matrix product before the loop is faster than a small one at each
     step. Outputs, states, arguments and weights equal those of
     `keras.layers.RNN` with the same cell.
 
@@ -37,10 +37,10 @@ class ProjectedRNN(keras.layers.RNN):
       `ZoneoutLSTMCell`: draws the noise of a whole sequence in training;
       `step(projected, states, noise)` then gets one step's noise.
     * `empty_states(batch_size)`, `begin(states, steps)` and `end(states)`, as
-      in `LSTMNetworkCell`: return short initial states, and convert states
-      before and after a loop. With `grows=True`, `step` lengthens its states.
-    * `step_function()`, as in `AssociativeMemoryCell`: computes tensors that
-      are the same in all steps once, and returns a `step` that uses them.
+      in `LSTMNetworkCell`: return short initial states, convert states before
+      the loop, and back after it. With `grows=True`, `step` lengthens states.
+    * `step_function()`, as in `AssociativeMemoryCell`: computes the tensors
+      that all steps share, and returns a `step` that uses these tensors.
     * `run(projected, states, mask)`, used if the attribute `has_own_gradient`
       is true, as in `AssociativeGRUCell`: replaces the loop in float32
       training.

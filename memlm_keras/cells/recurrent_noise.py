@@ -18,8 +18,8 @@ MASKS = ("step", "sequence")
 
 class NoisyCell(Int8Kernels):
     """Base class of cells that draw noise before the loop over time. Subclasses
-    implement `step(projected, states, noise=None)` and `noise(inputs)`, from
-    `(B, T, input_dim)` to `(B, T, ...)`."""
+    implement `step(projected, states, noise=None)` and `noise(inputs)`, which
+    returns noise `(B, T, ...)` for inputs `(B, T, input_dim)`."""
 
     def __init__(self, units, **kwargs):
         for name in ("dropout", "recurrent_dropout"):
@@ -60,7 +60,7 @@ class NoisyLSTMCell(NoisyCell, keras.layers.LSTMCell):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class ZoneoutLSTMCell(NoisyLSTMCell):
-    """LSTM cell whose units keep their last values at random.
+    """LSTM cell whose units keep their previous values at random.
 
     Krueger et al. (2017), Section 3.3; `i, f, g, o` are the gates and the
     candidate of an LSTM, and the masks `d` are drawn at each step:
@@ -75,9 +75,9 @@ class ZoneoutLSTMCell(NoisyLSTMCell):
     Args:
         units: integer, size of the output.
         cell_zoneout: float in [0, 1), probability that a unit of c keeps its
-            last value.
+            previous value.
         hidden_zoneout: float in [0, 1), probability that a unit of h keeps its
-            last value.
+            previous value.
         **kwargs: other arguments of `keras.layers.LSTMCell`.
 
     Call arguments:
@@ -166,13 +166,13 @@ class RecurrentDropoutLSTMCell(DroppedCandidate, NoisyLSTMCell):
         c_t = f * c_{t-1} + i * (d * g)
         h_t = o * tanh(c_t)
 
-    Each entry of `d` is zero with probability `rate`, or else `1 / (1 - rate)`.
+    Entries of `d` are zero with probability `rate`, or else `1 / (1 - rate)`.
     The cell state `c` is never dropped. Keras' `recurrent_dropout` instead
     drops units of `h_{t-1}` (Gal and Ghahramani, 2016).
 
     Args:
         units: integer, size of the output.
-        rate: float in [0, 1).
+        rate: float in [0, 1), the dropout rate.
         masks: `"step"` for a new mask at each step, or `"sequence"` for one
             mask for all steps.
         **kwargs: other arguments of `keras.layers.LSTMCell`.

@@ -1,7 +1,7 @@
 """Higher-order recurrent networks (Soltani and Jiang, 2016).
 
-Each step reads the last n outputs, not only the last one. Daniluk et al. (2017)
-compare their models with two higher-order networks, of order n = 3.
+Each step reads the last n outputs. Daniluk et al. (2017) compare their models
+with two such networks, of order n = 3. Shapes use B (batch) and k (units).
 """
 
 import keras
@@ -163,8 +163,8 @@ class GatedHORNNCell(HigherOrderCell):
     | `b` | `bias` | `(k,)` |
 
     Args:
-        units, order, bias_initializer, **kwargs: see `FOFEHORNNCell`, also for
-            call arguments and results.
+        units, order, bias_initializer, **kwargs: see `FOFEHORNNCell`, which
+            also describes the call arguments and results.
         kernel_initializer: initializer of `W` and `A`.
         recurrent_initializer: initializer of `U` and `B`.
 

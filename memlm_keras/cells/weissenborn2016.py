@@ -31,12 +31,12 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
     of a source sequence, `(B, N_c H)`, which is never written.
 
     The permutations of the keys are non-trainable weights. Cells with equal
-    `seed`, size and `num_copies` have equal permutations.
+    `seed`, memory units and `num_copies` have equal permutations.
     """
 
     # A read returns a stored value times |r|^2, so a key r must not be small.
-    # Small embeddings make small keys. Models therefore initialize embeddings
-    # below an associative cell by U(-0.5, 0.5), a range like that of GloVe.
+    # Small embeddings make small keys. Below an associative cell, models draw
+    # initial embeddings from U(-0.5, 0.5), like the range of GloVe's vectors.
     embedding_range = 0.5
     # The key with which the cell reads the memory of a source: "shared" for the
     # key of its own memory, "separate" for a second key, `None` for no source.
@@ -56,8 +56,8 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         """Sets the number of units of the memory and of the output."""
         if memory_units % 2:
             raise ValueError(
-                f"`units` of {type(self).__name__} must be even, since two "
-                "real numbers form a complex number. Received: "
+                f"The memory `units` of {type(self).__name__} must be even, "
+                "since two real numbers form a complex number. Received: "
                 f"units={memory_units}"
             )
         self.memory_units = memory_units
@@ -190,8 +190,8 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
 class AssociativeGRUCell(AssociativeCell):
     """Gated recurrent unit with its state in an associative memory (AM-GRU).
 
-    `(x)` is the complex product, and `read` the mean over the copies
-    (`memlm_keras.cells.complex_vectors`):
+    `(x)` is the element-wise complex product, `read` the mean over the copies
+    of the memory, and `bound` limits moduli to one (see `complex_vectors`):
 
         r_t     = bound(W_r [x_t; h_{t-1}])                         (8)
         s_{t-1} = read(conj(r_t), m_{t-1})                          (8)
@@ -201,9 +201,9 @@ class AssociativeGRUCell(AssociativeCell):
         m_t     = m_{t-1} + r_t (x) (s_t - s_{t-1})                 (12)
 
     The gates follow the paper's code: `u` multiplies the candidate, and initial
-    biases are 1 for gates and 0 for the candidate. A comment in the paper's
-    code calls `u` "not update". With `update_bias=-1`, `u` starts near
-    `sigm(-1) = 0.27`, so that updates are small at first.
+    biases are 1 for gates and 0 for the candidate. A comment there calls `u`
+    "not update", which implies a bias of -1: with `update_bias=-1`, `u` starts
+    near `sigm(-1) = 0.27`, so that updates are small at first.
 
     Equation 12 is a delta rule (docs/papers/weissenborn2016.md). Reading a
     value that was written once multiplies each element by `|r_t|^2`; with
@@ -217,11 +217,11 @@ class AssociativeGRUCell(AssociativeCell):
     | `b`, `b'` | `bias` | `(3 H,)` |
     | `P_1 ... P_{N_c}` | `permutations` | `(N_c, H / 2)` int32, not trained |
 
-    Kernels have columns for the key, `u`, `g` and `c`, in this order.
+    Columns are in the order key (not in `memory_kernel`), `u`, `g`, `c`.
 
     Args:
         units: integer, H, even.
-        num_copies: integer, redundant copies of the memory, N_c.
+        num_copies: integer, number of redundant copies of the memory, N_c.
         seed: integer, seed of the permutations of the keys.
         kernel_initializer: initializer of all matrices.
         key: `"bound"` limits the modulus of each complex number of a key to
@@ -361,8 +361,8 @@ class AssociativeGRUCell(AssociativeCell):
 
     @property
     def has_own_gradient(self):
-        """Whether `run` computes what a loop over `step` computes, since no
-        subclass overrides `advance`, `trace` or `step`."""
+        """Whether `run` computes what a loop over `step` computes: true unless
+        a subclass overrides `advance`, `trace` or `step`."""
         return all(
             getattr(type(self), name) is getattr(AssociativeGRUCell, name)
             for name in ("advance", "trace", "step")
@@ -383,10 +383,10 @@ class AssociativeGRUCell(AssociativeCell):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class DualAssociativeGRUCell(AssociativeGRUCell):
-    """`AssociativeGRUCell` that also reads the memory of a source sequence.
+    """An `AssociativeGRUCell` that also reads the memory of a source.
 
-    The paper calls the cell Dual AM-GRU. `m^x`, the memory after the last step
-    of the source sequence, is read and never written:
+    The paper calls the cell Dual AM-GRU. `y_t` is an input of the target, and
+    `m^x`, the memory after the last step of the source, is only read:
 
         r'_t  = bound(W_r' [y_t; h_{t-1}])                          (13)
         phi_t = read(conj(r'_t), m^x)                               (13)
@@ -458,17 +458,17 @@ class DualAssociativeGRUCell(AssociativeGRUCell):
 class AssociativeMemoryCell(AssociativeCell):
     """Puts the state of any recurrent cell in an associative memory (AM-RNN).
 
-    f is the wrapped cell, `s = [c; n]` its state, `(x)` the complex product,
-    and `read` the mean over the copies (`memlm_keras.cells.complex_vectors`):
+    f is the wrapped cell, and `s = [c; n]` its state; `bound`, `read`, `(x)`
+    are as in `AssociativeGRUCell`:
 
         r_t      = bound(W_r [x_t; h_{t-1}])                        (8)
         c_{t-1}  = read(conj(r_t), m_{t-1})                         (8)
         s_t, h_t = f([x_t; h_{t-1}], s_{t-1})                       (11)
         m_t      = m_{t-1} + r_t (x) (c_t - c_{t-1})                (12)
 
-    The memory stores c, the last state of the cell: the only state of a GRU or
-    a simple RNN, or the cell state of an LSTM. The memory does not store n, the
-    wrapped cell's other states, such as the output of an LSTM (Section 3.2).
+    The memory stores c, the last in the cell's list of states: the only state
+    of a GRU or a simple RNN, or the cell state of an LSTM. The memory does not
+    store n, the other states, such as the output of an LSTM (Section 3.2).
 
     Before the loop over time, this cell projects the inputs only to keys;
     `AssociativeGRUCell`, the paper's own cell, computes all input projections.
@@ -540,8 +540,8 @@ class AssociativeMemoryCell(AssociativeCell):
         shape = self.cell.get_build_config()["input_shape"]
         if shape[-1] != input_dim:
             raise ValueError(
-                f"`cell` must read inputs of size {input_dim}, the joint size "
-                "of inputs, outputs and the value read from a source. "
+                f"`cell` must read inputs of size {input_dim}, the total size "
+                "of inputs, outputs and, if any, the value of a source. "
                 f"Received: a cell built for size {shape[-1]}"
             )
 
@@ -586,10 +586,10 @@ class AssociativeMemoryCell(AssociativeCell):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class DualAssociativeMemoryCell(AssociativeMemoryCell):
-    """`AssociativeMemoryCell` that also reads the memory of a source.
+    """An `AssociativeMemoryCell` that also reads the memory of a source.
 
-    The paper calls the cell Dual AM-RNN. `m^x`, the memory after the last step
-    of the source sequence, is read and never written:
+    The paper calls the cell Dual AM-RNN. `y_t` is an input of the target, and
+    `m^x`, the memory after the last step of the source, is only read:
 
         r'_t     = bound(W_r' [y_t; h_{t-1}])                       (13)
         phi_t    = read(conj(r'_t), m^x)                            (13)
