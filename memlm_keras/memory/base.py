@@ -26,7 +26,7 @@ class Memory(Configured, keras.layers.Layer):
     steps. `read_at` reads at some steps and remembers all steps. `call` wraps
     `read` and `read_at` in the usual Keras layer interface.
 
-    A mask `(batch, time)` may be an argument, or attached to `outputs` by
+    A mask `(batch, time)` may be an argument, or be attached to `outputs` by
     Keras. Masked steps are never remembered, so they change neither the state
     nor the results of valid steps. At masked steps, outputs and weights are
     zero. The next layer gets the mask. To support masks, decorate a causal
@@ -56,8 +56,8 @@ class Memory(Configured, keras.layers.Layer):
         mask: optional boolean tensor `(batch, time)`, `False` at padding.
         training: not used.
         return_state, return_attention_scores: bool, or `None` for the layer's.
-        positions: optional int32 tensor `(batch, queries)`, the steps to read
-            at, from 0, in any order; `None` for all. All steps are remembered.
+        positions: optional int32 tensor `(batch, queries)`, indices of the steps
+            to read at, in any order; `None` for all. All steps are remembered.
 
     Returns:
         The outputs, `(batch, time, output_units)`; or a tuple of the outputs,
@@ -67,8 +67,8 @@ class Memory(Configured, keras.layers.Layer):
         `positions`, the axis `queries` replaces `time`.
 
     Raises:
-        ValueError: if `return_attention_scores` is true and the memory does not
-            attend, or the mask is not `(batch, time)`.
+        ValueError: if a layer that does not attend is created with
+            `return_attention_scores`, or the mask is not `(batch, time)`.
 
     Example:
 
@@ -129,15 +129,15 @@ class Memory(Configured, keras.layers.Layer):
         )
 
     def remembered(self, outputs, token_ids=None):
-        """Returns the tensor `(batch, time, ...)` that the window `recent` adds
-        for new steps, or `None` if `read` needs more than this window."""
+        """Returns the tensor `(batch, time, ...)` of new steps to add to the
+        window `recent`, or `None` if `read` needs more than this window."""
         return None
 
     def read_at(self, positions, outputs, state, token_ids=None, mask=None):
         """Reads at the steps `positions`, int32 `(batch, queries)`. The new
         state remembers all steps. A memory that implements `remembered` reads
-        only the window before each of `positions`, so the cost does not depend
-        on other steps. If `remembered` returns `None`, reads at all steps."""
+        only the window before each of `positions`, and reads at no other step.
+        If `remembered` returns `None`, the memory reads at all steps."""
         if self.remembered(outputs, token_ids) is None:
             outputs, state, weights = self.read(outputs, state, token_ids, mask)
             return (
@@ -175,7 +175,7 @@ class Memory(Configured, keras.layers.Layer):
         return from_rows(outputs), new_state, from_rows(weights)
 
     def embed_state(self, state, embed):
-        """Adds the vectors of the words in a state; by default, does nothing.
+        """Adds to a state the vectors of its words; by default, does nothing.
 
         A memory that attends to vectors of the model's own embedding keeps only
         the ids of words in its state. The model looks up the vectors of these
@@ -184,8 +184,8 @@ class Memory(Configured, keras.layers.Layer):
 
         Args:
             state: dict, a result of `initial_state` or `read`.
-            embed: function from int32 `(batch, n)` to vectors
-                `(batch, n, units)`, like `outputs`.
+            embed: function from int32 ids `(batch, n)` to vectors
+                `(batch, n, units)`, of the same units as `outputs`.
 
         Returns:
             Dict, the state for `read`.

@@ -123,18 +123,18 @@ class Attention(DistinctKernels, Memory):
 class KeyValue(Attention):
     """Key-value attention (Daniluk et al., 2017, Eq. 8-12).
 
-    The output is split in two halves of `k` units, `h_t = [k_t; v_t]` (8):
+    The output is split into two halves of `k` units, `h_t = [k_t; v_t]` (8):
 
         M_t     = tanh(W^Y [k_{t-L} ... k_{t-1}] + (W^h k_t) 1^T)   (9)
         alpha_t = softmax(w^T M_t)                                  (10)
         r_t     = [v_{t-L} ... v_{t-1}] alpha_t^T                   (11)
         h*_t    = tanh(W^r r_t + W^x v_t)                           (12)
 
-    Weights, arguments and results are as in `Attention`, with `k` half of the
+    Weights, arguments and results are as in `Attention`, where `k` is half the
     units of the recurrent layer; the state's window is `(B, L, 2k)`.
 
     Raises:
-        ValueError: if the units of the recurrent layer are odd.
+        ValueError: if the number of units of the recurrent layer is odd.
 
     Example:
 
@@ -154,13 +154,13 @@ class KeyValue(Attention):
 class KeyValuePredict(Attention):
     """Key-value-predict attention (Daniluk et al., 2017, Eq. 16-17).
 
-    The output is split in three parts of `k` units, `h_t = [k_t; v_t; p_t]`
+    The output is split into three parts of `k` units, `h_t = [k_t; v_t; p_t]`
     (16). Keys and values are used as in `KeyValue` (Eq. 9-11):
 
         h*_t = tanh(W^r r_t + W^x p_t)                              (17)
 
-    Weights, arguments and results are as in `Attention`, with `k` a third of
-    the units of the recurrent layer. The state's window, `(B, L, 2k)`, contains
+    Weights, arguments and results are as in `Attention`, where `k` is a third
+    of the recurrent layer's units. The state's window, `(B, L, 2k)`, contains
     only keys and values, since no later step reads `p_t`.
 
     Raises:
@@ -189,15 +189,15 @@ class KeyValuePredict(Attention):
 class NGram(DistinctKernels, Memory):
     """N-gram RNN (Daniluk et al., 2017, Eq. 21).
 
-    Outputs are split in N parts of `k` units. Part i is read i - 1 steps later:
+    Outputs have N parts of `k` units each. Part i is read i - 1 steps later:
 
         h*_t = tanh(W^N [h^1_t; h^2_{t-1}; ...; h^N_{t-N+1}])       (21)
 
-    The paper's text splits outputs in N - 1 parts, but the hidden sizes in its
-    table are those of N parts: `W^N` reads one part of the current output, and
-    one of each of N - 1 previous outputs. Outputs before step 1 are zero.
+    The paper's text splits outputs into N - 1 parts, but the hidden sizes in
+    its table are those of N parts: `W^N` reads one part of the current output
+    and one of each of N - 1 previous outputs. Outputs before step 1 are zero.
 
-    `W^N` is the weight `output_kernel`, `(N k, k)`, with the rows of Eq. 21.
+    `W^N` is the weight `output_kernel`, `(N k, k)`, with rows as in Eq. 21.
 
     Args:
         order: integer, N, at least 2.
@@ -206,7 +206,8 @@ class NGram(DistinctKernels, Memory):
 
     `Memory` describes the call arguments; `token_ids` are not used. Outputs are
     `(B, T, N k)`, `h*` is `(B, T, k)`, and attention weights are `(B, T, 0)`.
-    The state has `"window"` `(B, N - 1, N k)`, with `"filled"` `(B,)` outputs.
+    The state has the previous outputs, `"window"` `(B, N - 1, N k)`, and their
+    number, `"filled"` `(B,)`.
 
     Raises:
         ValueError: if `order` is not an integer of at least 2, or if the units
@@ -262,12 +263,11 @@ class Projection(Int8Kernels, Memory):
         h*_t = tanh(W^x h_t)
 
     The layer is Eq. 4 of Daniluk et al. (2017) without the context `W^r r_t`.
-    Their Figure 2c counts the parameters of such a layer in higher-order RNNs.
-    With a linear activation, a bias and a penalty on P, `h* = P h + b_P` is the
-    projection regularization of Press and Wolf (2016, Section 3.1).
-
-    `W^x`, or `P`, is the weight `output_kernel` of shape `(k, units)`, applied
-    from the right to rows, and `b_P` the weight `bias` of shape `(units,)`.
+    The higher-order RNNs of Figure 2c have such a layer, judging by their
+    parameter counts. With a linear activation, a bias and a penalty on P,
+    `h* = P h + b_P` is the projection regularization of Press and Wolf (2016,
+    Section 3.1). `W^x`, or `P`, is the weight `output_kernel` `(k, units)`, by
+    which rows `h_t` are multiplied, and `b_P` is the weight `bias` `(units,)`.
 
     Args:
         kernel_initializer: initializer of `W^x`.

@@ -63,22 +63,22 @@ class DeltaRule(DistinctKernels, Memory):
       wherever it occurs, as in Gated DeltaNet (Yang et al., 2025, Eq. 10),
       whose gate also has a learned exponent.
     * `kernel_size`: queries, keys and values are computed from a weighted sum
-      of the last outputs, with separate weights for each unit: a short causal
-      convolution, which begins as the identity.
+      of the last `kernel_size` outputs, with separate weights for each unit.
+      This short causal convolution is at first the identity.
     * `previous_keys`: the key `k_t` is computed from the previous output
       `h_{t-1}`, and the value `v_t` from `h_t`, as in `InductionAttention`.
       Nothing is written at the first step, which has no previous output.
-    * `holographic`: keys, queries and values are complex. Let `r_t` be the N
+    * `holographic`: keys, queries and values are complex. Let `z_t` be the N
       complex numbers `W^k h_t`, divided by their moduli, and `P_1 ... P_K`
       permutations. The key of head n is
 
-          k_t = [P_1 r_t, ..., P_K r_t]_n / sqrt(K)
+          k_t = [P_1 z_t, ..., P_K z_t]_n / sqrt(K)
 
       A query is computed from `W^q h_t` in the same way. The real and the
       imaginary part of `v_t - k_t^H S_{t-1}` have separate rates, `2 N` in all,
       and `r_t = q_t^H S_t`. With `value_dim=1`, this is the memory of
-      Weissenborn (2016): N numbers in K redundant copies. With larger values,
-      all numbers of a head's value share one key and the head's rates.
+      Weissenborn (2016): N complex numbers in K redundant copies. With larger
+      values, all numbers of a head's value share one key and the head's rates.
     * `residual`: `h*_t = h_t + W^r [r_t of all heads]`. The output `h_t` is
       added unchanged, so there is no weight `W^x`.
 
@@ -101,23 +101,23 @@ class DeltaRule(DistinctKernels, Memory):
         num_heads: integer, N.
         key_dim: integer, K, size of a key, and the largest number of unrelated
             associations that a head can store.
-        value_dim: integer, V; `None` for `k / num_heads` or, in the complex
-            numbers of `holographic`, for `k / (2 num_heads)`.
+        value_dim: integer, V; `None` for `k / num_heads` or, if `holographic`,
+            for `k / (2 num_heads)` complex numbers.
         negative_eigenvalues: whether `beta_t` is in (0, 2), not in (0, 1), so
             that `1 - beta_t`, an eigenvalue of a write, can be negative.
         decay: whether a learned gate makes associations decay.
-        kernel_size: integer, number of outputs for each query, key and value.
+        kernel_size: integer, number of outputs in the weighted sums.
         previous_keys: whether keys are computed from the previous output.
         holographic: whether keys are permuted copies of one complex key.
-        residual: whether `r_t` is added to the output.
+        residual: whether `W^r r_t` is added to the output, `h_t`.
         kernel_initializer: initializer of all matrices but the convolution.
         **kwargs: arguments of `Memory`.
 
     `Memory` describes the call arguments; `token_ids` are not used. A call
     returns all `h*_t` as a tensor `(B, T, k)`. The state is `{"associations":
     (B, N, K, V)}` in float32, or `(B, N, 2 K, V)` if `holographic`, real parts
-    first. If `kernel_size` or `previous_keys` need the last outputs, the state
-    also contains `"window"`, `(B, slots, k)`.
+    first. With `kernel_size` above 1 or with `previous_keys`, the state also
+    contains the last outputs, `"window"`, `(B, slots, k)`.
 
     Raises:
         ValueError: if a size is not a positive integer or, without `value_dim`,
@@ -406,11 +406,11 @@ def read_and_write(
         in_chunks, (queries, keys, values, rates)
     )
     # `left[t, i]` is the fraction of the write at step i that remains at step
-    # t; `earlier` is `left` with zeros for the write at step t itself.
+    # t; `earlier` is `left` with zeros for writes in the group of step t.
     order = np.arange(chunk) // writes
     left = ops.convert_to_tensor(order[:, None] >= order, "float32")
     earlier = ops.convert_to_tensor(order[:, None] > order, "float32")
-    # Multiply keys by rates: XLA multiplies (chunk, chunk) arrays more slowly.
+    # Multiply keys by rates: XLA would multiply `overlap` by them more slowly.
     rated = keys_left = rates * keys
     known, asked, of_state = keys, queries, []
     if decays is not None:
@@ -421,7 +421,7 @@ def read_and_write(
         earlier = left * earlier
         # Scale each key by the fraction of its write left at the chunk's end.
         keys_left = rated * transposed(left[..., -1:, :])
-        # At step t, associations of earlier chunks have decayed by `exp(sums)`.
+        # At step t, a fraction `exp(sums)` of earlier associations is left.
         of_state = [ops.exp(sums)]
         known, asked = of_state[0] * keys, of_state[0] * queries
     # Step t of a chunk adds `beta_t k_t d_t^T` to the associations. S are the
@@ -492,7 +492,7 @@ def solve(overlap, right):
 def inverse(overlap):
     """Inverts `I + overlap` for strictly lower triangular `(matrices, C, C)`.
     With the inverses A' and D' of both blocks on the diagonal, the inverse of
-    `[[A, 0], [C, D]]` is `[[A', 0], [-D' C A', D']]`. A solver for triangular
+    `[[A, 0], [E, D]]` is `[[A', 0], [-D' E A', D']]`. A solver for triangular
     systems is faster than these matrix products, but the solver's gradient
     hangs in XLA on a CPU with two cores."""
     size = overlap.shape[-1]

@@ -92,7 +92,7 @@ class InductionAttention(DistinctKernels, Memory):
     def read(self, outputs, state, token_ids=None, mask=None):
         normalized = self.remembered(outputs)
         extended, seen, state = self.recent.slide(state, normalized, mask)
-        # Scale before the product, because it could overflow in float16.
+        # Scale first, because the product could overflow in float16.
         scaled = normalized / self.query_kernel.shape[0] ** 0.5
         queries = ops.matmul(scaled, self.query_kernel)
         # Output i - 1 is the key of output i, so shift the values by one step.

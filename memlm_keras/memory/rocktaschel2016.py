@@ -40,7 +40,7 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
 
     Call arguments:
         outputs: float tensor `(B, T, k)`, outputs of the hypothesis.
-        last: float tensor `(B, k)`, the output at its last word.
+        last: float tensor `(B, k)`, the output at the last word.
         premise: float tensor `(B, P, k)`, outputs of the premise.
         outputs_mask: boolean tensor `(B, T)`, `True` at words.
         premise_mask: boolean tensor `(B, P)`, `True` at words.

@@ -46,8 +46,8 @@ class Attentive(DistinctKernels, Memory):
     the state contains the `window` most recent outputs. If no sentence is
     longer than the window, the memory equals the paper's.
 
-    A call reads all its steps at once, and allocates `(B, T + 1, T + 1)` with
-    `score="single"` and `(B, T, W + T, k)` with `score="combined"`.
+    A call reads all its steps at once. It allocates `(B, T + 1, T + 1)` with
+    `score="single"`, and at most `(B, T, W + 15, k)` with `score="combined"`.
 
     | paper | weight | shape |
     |---|---|---|
@@ -73,11 +73,11 @@ class Attentive(DistinctKernels, Memory):
     state has `"context"` `(B, k)` and `"log_normalizer"` `(B,)`, in float32.
 
     The attention weights are `a`, `(B, T, W)`, the oldest slot first: slot j of
-    step t is the weight of the output of step `t - W + j`. The weights of a
-    step sum to one, except with a single score after more than W outputs: then
-    outputs before the window have the remaining weight. In a sentence,
-    `weights[t, W - t + i]` is the weight of input word i for predicting the
-    word after t, as in the paper's Figures 2 and 3.
+    step t is the weight of the output of step `t - W + j`. After the first
+    step, weights sum to one, except with a single score after more than W
+    outputs: then outputs before the window have the remaining weight. In a
+    sentence, `weights[t, W - t + i]` is the weight of input word i for
+    predicting the word after word t, as in the paper's Figures 2 and 3.
 
     Raises:
         ValueError: if `score` is unknown or `window` is not a positive integer.
@@ -182,7 +182,7 @@ class Attentive(DistinctKernels, Memory):
         """Computes Eq. 3, 4 and 10; returns context, state and weights."""
         extended, seen, new_state = self.recent.slide(state, outputs, mask)
         queries = ops.matmul(outputs, self._cast(self.query_kernel))
-        # Project old and new outputs apart: old outputs need no gradient.
+        # Project old outputs separately, since they need no gradient.
         before = self._cast(state["window"])
         keys = ops.concatenate(
             [self._keys(before), self._keys(outputs)], axis=1

@@ -24,7 +24,7 @@ class MemoryNetwork(WordMemory):
     """One layer of a memory network over the most recent words.
 
     `A x_i` are the embeddings of the n most recent words up to the current one,
-    `C x_i` their rows of a second table, and the query `u` has elements of 0.1:
+    `C x_i` their rows in a second table; elements of the query `u` are 0.1:
 
         p_i = softmax_i(u^T (A x_i + T_A(i)))
         o   = sum_i p_i (C x_i + T_C(i))
@@ -32,8 +32,8 @@ class MemoryNetwork(WordMemory):
 
     `A` is the model's embedding, and the model has no recurrent layer. Since
     the query is constant, the weight of a word depends only on the word and its
-    position. `T_A` and `T_C` are matrices with one row per position. The last
-    row is the current word's, even while fewer than n words have been read.
+    position. `T_A` and `T_C` have one row per position. The last row is for
+    the current word, even while fewer than n words have been read.
 
     | paper | weight | shape |
     |---|---|---|
@@ -47,7 +47,7 @@ class MemoryNetwork(WordMemory):
         vocabulary_size, kernel_initializer, **kwargs: see `MemoryBlock`.
 
     `Memory` describes the call arguments; `token_ids` are required. The
-    argument `outputs`, `(B, T, d)`, is the embedded words, and the result is
+    argument `outputs`, `(B, T, d)`, holds the embedded words; the result is
     `h`, `(B, T, d)`. The state contains `"window"` `(B, n - 1)`, the int32 ids
     of the previous words, and their number, `"filled"` `(B,)`; call
     `embed_state` on a state before the next call. The attention weights are
@@ -88,7 +88,7 @@ class MemoryNetwork(WordMemory):
             raise ValueError(
                 "`state` must be a result of `memory.embed_state(state, "
                 "embedding)`, which looks up the words of the state. "
-                f"Received: a state with the names {sorted(state)}"
+                f"Received: a state with the keys {sorted(state)}"
             )
         before = ops.cast(state["vectors"], outputs.dtype)
         words, seen, state = self.recent.slide(state, token_ids, mask)

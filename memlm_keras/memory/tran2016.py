@@ -34,7 +34,7 @@ class MemoryBlock(WordMemory):
         p_t = softmax((M_i + T) h_t)                            (2)
         s_t = C_i^T p_t                                         (3)
 
-    `composition="gated"` combines context and output by a gate:
+    `composition="gated"` combines context and output with gates:
 
         z_t = sigm(W_sz s_t + U_hz h_t)                         (4)
         r_t = sigm(W_sr s_t + U_hr h_t)                         (5)
@@ -66,7 +66,7 @@ class MemoryBlock(WordMemory):
         gate_bias: whether Eq. 4 to 6 have a bias, the weight `bias`, `(3 d,)`.
         linear_kernel: whether the sum is `s_t + H h_t`, with H the weight
             `hidden_kernel`, `(d, d)`.
-        vocabulary_size: integer, V; `None` for the size of the
+        vocabulary_size: integer, V; `None` for that of the
             `memlm_keras.LanguageModel`.
         kernel_initializer: initializer of every weight.
         **kwargs: arguments of `Memory`.
@@ -204,10 +204,10 @@ class BidirectionalMemoryBlock(MemoryBlock):
 
         x_{t-n+1} ... x_t   and   x_{t+2} ... x_{t+1+n}
 
-    Attention follows Eq. 1 to 7, with options and weights of `MemoryBlock`. The
-    temporal matrix has one row for each of the 2 n positions. Row n always
-    belongs to the word before the word to predict, and row n + 1 to the word
-    after, even if fewer than n words precede or follow.
+    Equations, options and weights are those of `MemoryBlock`. The temporal
+    matrix has one row for each of the 2 n positions. Row n always belongs to
+    the word before the word to predict, and row n + 1 to the word after it,
+    even if fewer than n words precede or follow.
 
     The end of the sentence and all words after it are masked, so padding with
     `end_of_sentence_id` changes nothing.
