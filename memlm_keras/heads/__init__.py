@@ -1,4 +1,4 @@
-"""Output projections: from the outputs of a memory to next-token logits."""
+"""Output projections, which compute logits of the next token."""
 
 from memlm_keras.heads.projection import OutputProjection
 from memlm_keras.heads.projection import TiedProjection

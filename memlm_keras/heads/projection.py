@@ -147,7 +147,7 @@ class BlockLosses(Configured):
 
 # === Projections ===
 
-# Methods `call` that, with `reverse=True`, only multiply by the matrix.
+# `call` methods that, with `reverse=True`, only multiply by the matrix.
 _USUAL_CALLS = (Embedding.call, keras.layers.ReversibleEmbedding.call)
 
 
@@ -225,7 +225,7 @@ class TiedProjection(BlockLosses, keras.layers.Layer):
         bias_initializer: initializer of `b`.
         use_bias: whether there is a bias.
         num_sampled: integer, number of sampled words in the softmax of a
-            training step; `None` for all words. Half of the sample are the
+            training step; `None` for all words. Half of the sample is the
             first words of the vocabulary, which should be the most frequent
             words. The other half is drawn from the remaining words for each
             batch, and represents all of them (Jean et al., 2015, "On Using Very
@@ -496,7 +496,7 @@ def sampled_losses(inputs, matrix, bias, targets, number, seed):
     # number to its logit.
     share = math.log((size - first) / (number - first))
     corrections = ops.where(words < first, 0.0, share)
-    # Look up all rows at once: the gradient of each call is a whole table.
+    # Look up all rows at once: each lookup's gradient is a whole table.
     ids = ops.concatenate([targets, words])
     rows, biases = look_up(matrix, ids), look_up(bias, ids)
     count = ops.shape(targets)[0]

@@ -23,17 +23,17 @@ class Mixture(Configured, keras.layers.Layer):
     distribution, which is mixed with the distribution of the head. A mixture
     follows the head, whereas a memory precedes the head.
 
-    A subclass creates a `memlm_keras.memory.SlidingWindow`, the attribute
-    `recent`, in `build`, and implements `read`, a pure function. The state is
-    `{"window": (batch, slots, units), "words": (batch, slots) int32, "filled":
-    (batch,) int32}`.
+    In `build`, a subclass sets the attribute `recent` to a
+    `memlm_keras.memory.SlidingWindow`. It implements `read`, a pure function.
+    The state is `{"window": (batch, slots, units), "words": (batch, slots)
+    int32, "filled": (batch,) int32}`.
 
     Masked steps are never remembered. At masked steps, log-probabilities and
     attention weights are zero.
 
     Attributes:
         attends, steps_back, causal: see `memlm_keras.memory.Memory`.
-        supervised: whether the training loss has `-pointer_log_probability`.
+        supervised: whether training adds `-pointer_log_probability` to losses.
 
     Call arguments:
         outputs: float tensor `(batch, time, units)`, the inputs of the head.
@@ -50,8 +50,8 @@ class Mixture(Configured, keras.layers.Layer):
         A tuple `(log_probabilities, state, weights, copies)`. Natural-log
         probabilities are `(batch, time, vocabulary)`, or `None` without logits.
         `state` is the new state. Attention weights are `(batch, time, memory)`,
-        oldest slot first. `copies` is a tuple, an argument of
-        `log_probability`. With `positions`, `queries` replaces the axis `time`.
+        oldest slot first. `copies` is a tuple that `log_probability` accepts.
+        With `positions`, the axis `queries` replaces the axis `time`.
     """
 
     attends = True
@@ -136,7 +136,7 @@ class Mixture(Configured, keras.layers.Layer):
         return ops.logaddexp(safe_log(gate) + predicted, safe_log(copied))
 
     def log_probability(self, copies, targets, scores):
-        """Computes the natural-log probability of targets, not of all words.
+        """Computes the natural-log probability of targets only.
 
         The result is the logarithm of `gate * p_head(y) + p_copy(y)`: Equation
         4 of Grave et al. (2017), and the mixture of Merity et al. (2017).
@@ -212,7 +212,7 @@ class Mixture(Configured, keras.layers.Layer):
     def copy_distribution(self, weights, words, vocabulary_size):
         """Sums the weights of each word, `(batch, steps, vocabulary)`."""
         batch_size, time, _ = ops.shape(weights)
-        # Move steps to the last axis: one `segment_sum` sums for all steps.
+        # With steps on the last axis, one `segment_sum` handles all steps.
         rows = ops.arange(batch_size, dtype="int32")[:, None]
         segments = ops.reshape(rows * vocabulary_size + words, (-1,))
         by_word = ops.segment_sum(

@@ -33,7 +33,7 @@ class NeuralCache(Mixture):
         p(w) = (1 - lambda) p_vocab(w) + lambda p_cache(w)              (4)
 
     The last N outputs are used. With `theta=0`, the layer is a unigram cache.
-    An empty cache, not defined in the paper, predicts `p_vocab`.
+    With an empty cache, `p(w)` is `p_vocab(w)`; the paper leaves this open.
 
     In float32, the state of a row takes `4 N (k + 1)` bytes.
 

@@ -32,7 +32,7 @@ class SequenceAutoencoder(DualSequenceModel):
     A recurrent layer, the encoder, reads a sequence. A second recurrent layer,
     the decoder, generates that sequence from the encoder's final memory.
     Encoder and decoder share only the embeddings. In training, the decoder
-    reads the correct tokens (teacher forcing); in `generate`, its own.
+    reads the correct tokens (teacher forcing); in `generate`, its own outputs.
 
     Args:
         vocabulary_size, embedding_dim, initializer: see `EntailmentClassifier`.
@@ -40,11 +40,11 @@ class SequenceAutoencoder(DualSequenceModel):
         encoder: Keras recurrent layer, or cell, that reads the sequence.
         decoder: layer or cell of the same size that generates the sequence.
         conditioning: `"source"` or `"memory"`, as in `EntailmentClassifier`.
-        dropout: float in [0, 1), rate on embeddings and on the head's inputs.
-        end_of_sentence_id: integer, begins and ends a generated sequence;
-            `None` for the id of `vocabulary`, or 0 without a vocabulary.
+        dropout: float in [0, 1), rate for embeddings and the head's inputs.
+        end_of_sentence_id: integer, id that starts and ends each generated
+            sequence; `None` for the id of `vocabulary`, or 0 without one.
         vocabulary: `memlm_keras.data.Vocabulary` that is saved with the model,
-            so that it reads and writes strings, or `None`.
+            so that the model reads and writes strings; or `None`.
 
     Call arguments:
         inputs: dict of int32 tensors, as in
@@ -102,13 +102,14 @@ class SequenceAutoencoder(DualSequenceModel):
         require_conditioning(conditioning, encoder, decoder)
         if getattr(encoder, "cell", None) is getattr(decoder, "cell", encoder):
             raise ValueError(
-                "`encoder` and `decoder` must be two layers, since the two "
+                "`encoder` and `decoder` must be two layers, because they "
                 f"share no parameters. Received twice: {encoder!r}"
             )
         if not 0 <= end_of_sentence_id < vocabulary_size:
             raise ValueError(
                 "`end_of_sentence_id` must be below vocabulary_size="
-                f"{vocabulary_size}. Received: {end_of_sentence_id}"
+                f"{vocabulary_size} and not negative. Received: "
+                f"{end_of_sentence_id}"
             )
 
         # === Layers ===
@@ -190,16 +191,15 @@ class SequenceAutoencoder(DualSequenceModel):
         """Encodes sequences, and generates them from the encoder's memory.
 
         Args:
-            source: sequence of 1-D integer arrays, each with its end id; or,
-                for a model with a `vocabulary`, a string or a list of strings.
+            source: list of integer arrays, each ending in `end_of_sentence_id`;
+                or, with a `vocabulary`, a string or a list of strings.
             sampler: sampler of `keras_nlp.samplers`, such as
                 `BeamSampler(num_beams=5)`, or its name, such as `"greedy"`.
             max_length: integer, maximum number of tokens to generate; `None`
                 for twice the length of the longest source.
 
         Returns:
-            List of int32 arrays, without their end ids; for strings, a string
-            or a list of strings.
+            List of int32 arrays, without `end_of_sentence_id`; or string(s).
 
         Raises:
             ValueError: for an empty or malformed `source`, and for strings if

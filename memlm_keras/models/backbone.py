@@ -93,7 +93,7 @@ class Backbone:
             self._names.append(tree.pack_sequence_as(states, names))
 
     def layers(self):
-        """Returns a dict from names, as in states, to layers with weights."""
+        """Returns a dict from names, such as `recurrent_0`, to layers."""
         named = {"embedding": self.embedding, "head": self.head}
         for index, layer in (*self._below, *self._above):
             named[f"recurrent_{index}"] = layer
@@ -158,8 +158,8 @@ class Backbone:
         sample_weight=None,
         positions=None,
     ):
-        """Applies the head and the mixture, if any, to the outputs of all
-        steps. Returns a `Prediction` and a dict of the mixture's new states."""
+        """Applies the head and the mixture, if any, at all steps or at
+        `positions`. Returns a `Prediction` and the mixture's new states."""
         projected = outputs
         if positions is not None:
             projected = take_steps(outputs, positions)
@@ -246,7 +246,7 @@ class Backbone:
         embedding matrices, as in training. With `positions` `(batch, queries)`,
         predicts only at these steps."""
         drawn = self._draw(token_ids) if training or sampled else None
-        # A mixture needs all steps' outputs, so `positions` are taken after it.
+        # A mixture needs all steps' outputs, so `predict` selects `positions`.
         early = positions if self.mixture is None else None
         outputs, new_state, _ = self._read(
             token_ids, state, training, drawn, early
@@ -331,7 +331,7 @@ class Backbone:
 
 
 def compile_inference(model, function):
-    """Compiles a function of tensors, which may use the model's variables."""
+    """Compiles a function of tensors; on PyTorch, only turns off gradients."""
     # Without compilation, JAX would compile a recurrent layer at each call, and
     # TensorFlow would run one operation at a time.
     backend = keras.backend.backend()

@@ -18,7 +18,7 @@ from memlm_keras.models.streaming import StreamingModel
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class Ensemble(StreamingModel):
-    """Averages the probabilities of language models, each trained alone.
+    """Averages the probabilities of separately trained language models.
 
         p(w) = 1/n sum_i p_i(w)
 
@@ -37,8 +37,8 @@ class Ensemble(StreamingModel):
         Natural-log probabilities `(batch, time, vocabulary_size)`.
 
     Raises:
-        ValueError: if `models` is empty, or has another object, the same model
-            twice, a model that is not causal, or different vocabularies.
+        ValueError: if `models` is empty, or contains another object, the same
+            model twice, a model that is not causal, or different vocabularies.
 
     Example:
 
@@ -106,8 +106,8 @@ class Ensemble(StreamingModel):
 
 
 class Members(keras.layers.Layer):
-    """The backbone of an ensemble, one layer for all models: Keras' graphs do
-    not accept the equal names that layers of different models may have."""
+    """The backbone of an ensemble. It is a single layer, because layers of
+    different models may have equal names, which a Keras graph rejects."""
 
     memory = None
     mixture = None

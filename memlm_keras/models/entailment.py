@@ -28,12 +28,12 @@ class EntailmentClassifier(DualSequenceModel):
 
     Both sentences are embedded and read by a recurrent layer, which uses the
     premise's final memory when it reads the hypothesis. A second layer, `top`,
-    reads the outputs for each sentence; its results `p` for the premise and `h`
-    for the hypothesis are the inputs `[p; h; |p - h|]` of layers with ReLU that
-    predict the class. Without `top`, the class is predicted from the last
-    output for the hypothesis. With a `memory`, the class is predicted from the
-    memory's result, as in Rocktaeschel et al. (2016); with `pooling`, from the
-    means of both sentences' outputs, as in Cheng et al. (2016).
+    reads the outputs for each sentence, and returns `p` for the premise and `h`
+    for the hypothesis. From `[p; h; |p - h|]`, layers with ReLU predict the
+    class. Without `top`, the class is predicted from the last output for the
+    hypothesis. With a `memory`, the class is predicted from the memory's
+    result, as in Rocktaeschel et al. (2016); with `pooling`, from the means of
+    both sentences' outputs, as in Cheng et al. (2016).
 
     Args:
         vocabulary_size: integer; `None` for the size of `vocabulary`.
@@ -53,22 +53,22 @@ class EntailmentClassifier(DualSequenceModel):
         pooling: `"mean"` to predict from the mean outputs `[p; h]` of both
             sentences, without a `memory` and without `top`; or `None`.
         classifier_units: sequence of integers, sizes of the layers with ReLU.
-        projection: integer, units that embeddings are projected to, with a
-            bias; or `None` for no projection.
+        projection: integer, units of a dense layer on embeddings; or `None`.
         num_classes: integer; `None` for the number of `labels`, or 3.
-        dropout: float in [0, 1), rate on embeddings and outputs of layers.
-        initializer: Keras initializer of all matrices outside the recurrent
-            layers; `None` for Glorot uniform.
+        dropout: float in [0, 1), rate for embeddings and outputs of layers.
+        initializer: Keras initializer of the matrices of dense layers; `None`
+            for Glorot uniform.
         embeddings_initializer: Keras initializer of the embedding; `None` for
-            `initializer`. If both are `None`, embeddings are initialized by
+            `initializer`. If both are `None`, embeddings are drawn from
             U(-0.5, 0.5) if a cell with an associative memory reads the
-            embeddings, and otherwise by U(-0.05, 0.05).
+            embeddings, and otherwise from U(-0.05, 0.05).
         vocabulary: `memlm_keras.data.Vocabulary` that is saved with the model,
-            so that it classifies strings, or `None`.
+            so that the model classifies strings; or `None`.
         labels: sequence of strings, the names of the classes, such as
             `corpus.labels`; or `None`.
         name: string or `None`.
-        dtype: dtype policy of non-recurrent layers; by default the global one.
+        dtype: dtype policy of the embedding, dropout and dense layers; by
+            default the global one. Recurrent layers and memory have their own.
 
     Call arguments:
         inputs: dict of int32 tensors, as in `memlm_keras.data.PairBatches`:
@@ -263,7 +263,7 @@ class EntailmentClassifier(DualSequenceModel):
         """Classifies sentences given as strings.
 
         Args:
-            premise, hypothesis: two strings, or two lists of one length.
+            premise, hypothesis: two strings, or two lists of equal length.
 
         Returns:
             Dict from each label to its probability, or a list of such dicts.
@@ -294,7 +294,7 @@ class EntailmentClassifier(DualSequenceModel):
         ):
             raise ValueError(
                 "`premise` and `hypothesis` must be two strings, or two lists "
-                f"of strings of one length. Received: premise={premise!r} and "
+                f"of strings of equal length. Received: premise={premise!r}, "
                 f"hypothesis={hypothesis!r}"
             )
         sentences = {
@@ -305,7 +305,7 @@ class EntailmentClassifier(DualSequenceModel):
             for text, row in zip(texts[name], rows):
                 if not len(row):
                     raise ValueError(
-                        f"A sentence is empty: `{name}` has no word in {text!r}"
+                        f"Each `{name}` must have a word. Received: {text!r}"
                     )
         pairs = [*zip(*sentences.values())]
         # Pairs of similar lengths share a batch.
@@ -326,7 +326,7 @@ class EntailmentClassifier(DualSequenceModel):
         return found[0] if single else [found[n] for n in range(len(pairs))]
 
     def attention(self, inputs):
-        """Returns the attention weights on the premise at each word.
+        """Returns attention weights on the premise for each hypothesis word.
 
         Args:
             inputs: dict, as in a call.

@@ -13,7 +13,7 @@ from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.models.backbone import compile_inference
 
-# keras_nlp's defaults of its samplers for top-k and for top-p sampling.
+# Default arguments of keras_nlp's samplers for top-k and top-p sampling.
 _TOP_K, _TOP_P = 5, 0.1
 # This number is added to the logits of tokens that must not be generated.
 _NEVER = -1e9
@@ -43,8 +43,8 @@ def generate(
         )
     if max(lengths) >= max_length:
         raise ValueError(
-            "`max_length` counts prompt and continuation: it must be larger "
-            f"than the prompt's {max(lengths)} tokens. Received: "
+            "`max_length`, the length of prompt and continuation together, "
+            f"must exceed the prompt's {max(lengths)} tokens. Received: "
             f"max_length={max_length}"
         )
     dtype = np.result_type("int32", *map(np.asarray, rows))
@@ -98,8 +98,8 @@ class Sampling:
         may_be_empty=True,
         suppressed=(),
     ):
-        """Generates `tokens` `(batch, time)` where `fixed` is false. Returns
-        tokens, padded with stop tokens, and the length of each row."""
+        """Generates the `tokens` `(batch, time)` where `fixed` is false.
+        Returns the tokens, padded with stop tokens, and the rows' lengths."""
         # `state` is the state before the last token of the shortest prompt.
         penalties = np.zeros((3, self.model.vocabulary_size), "float32")
         penalties[:, suppressed] = _NEVER
@@ -149,7 +149,7 @@ class Sampling:
                 f"`sampler` must be one of {', '.join(map(repr, SAMPLERS))}, "
                 f"or a sampler of keras_nlp. Received: sampler={name!r}{hint}"
             )
-        # Importing keras_nlp, which has the same samplers, would take seconds.
+        # keras_nlp has the same samplers, but importing it takes seconds.
         seeds = keras.random.SeedGenerator(0)
 
         def draw(last, state, penalties, place, seed):
@@ -200,13 +200,13 @@ class Sampling:
 
 
 def beam_sampler(user, **arguments):
-    """Makes keras_nlp's `BeamSampler`; an import error names `user`."""
+    """Makes keras_nlp's `BeamSampler`; if missing, the error names `user`."""
     keras_nlp = files.import_package("keras_nlp", user, "keras-nlp")
     return keras_nlp.samplers.BeamSampler(**arguments)
 
 
 def _choose(sampler, weights, seeds):
-    """Chooses a token for each row like keras_nlp's sampler of that name."""
+    """Chooses a token per row, like the keras_nlp sampler named `sampler`."""
     if sampler == "greedy":
         return ops.argmax(weights, axis=-1)
     if sampler != "random":
@@ -254,7 +254,7 @@ def _read_prompt(prompt, vocabulary):
     if is_text(prompt):
         vocabulary = require_strings("prompt", prompt, vocabulary)
         rows = [vocabulary.encode(row) for row in strings]
-        # The token of an empty prompt, an end of a sentence, is not returned.
+        # The end-of-sentence token of an empty prompt is not returned.
         start = [vocabulary.end_of_sentence_id]
         begins = [int(not len(row)) for row in rows]
 

@@ -57,12 +57,12 @@ class LanguageModel(StreamingModel, SequenceModel):
             `SimpleRNN`, `RNN`) or cells, bottom first, all different, or empty
             with a memory. The model sets `return_sequences` and `return_state`.
         memory: a layer of `memlm_keras.memory`, or `None`.
-        dropout: float in [0, 1), rate on the non-recurrent connections: the
+        dropout: float in [0, 1), rate for the non-recurrent connections: the
             embeddings and the outputs of each recurrent layer (Zaremba et
-            al., 2014). Or a dict of rates, zero by default: for
-            `"embeddings"`, for `"outputs"` of the last recurrent layer, and
-            `"between"` the recurrent layers; with `"variational": True`, masks
-            are the same at all steps of a sequence (Gal and Ghahramani, 2016).
+            al., 2014). Or a dict of rates, zero by default: `"embeddings"`,
+            `"between"` the recurrent layers, and `"outputs"` of the last
+            recurrent layer. With `"variational": True`, masks are the same at
+            all steps of a sequence (Gal and Ghahramani, 2016).
         tie_embeddings: bool, whether the projection uses the embedding matrix.
         initializer: Keras initializer of the embedding, the projection and its
             bias, unless these layers are given. `None` means U(-0.05, 0.05) for
@@ -99,8 +99,8 @@ class LanguageModel(StreamingModel, SequenceModel):
               previous call, except in rows where `"reset"` is true. Training
               and inference carry separate contexts.
             * `"positions"`, `(batch, queries)` int32, the steps at which the
-              model predicts. Logits, targets, losses and weights begin with
-              `(batch, queries)`. The model still reads all `time` steps.
+              model predicts. The shapes of logits, targets, losses and weights
+              start with `(batch, queries)`. The model still reads all steps.
             * `"targets"`, `(batch, time)` int32, the next tokens: the result is
               a dict with the `"loss"` and the natural `"log_probability"` of
               each token, float32 `(batch, time)`, and the `"logits"`. In
@@ -541,7 +541,7 @@ class LanguageModel(StreamingModel, SequenceModel):
         return variants.with_mixture(self, mixture)
 
     def with_prediction(self, prediction):
-        """Returns a copy whose smoothing predicts by its mean or its mode.
+        """Returns a copy whose smoothing predicts with its mean or its mode.
 
         Args:
             prediction: `"mean"` or `"mode"`, as in `VariationalSmoothing`.
@@ -572,9 +572,9 @@ class LanguageModel(StreamingModel, SequenceModel):
         Dropping the same units at every step has the effect of zero rows in the
         embedding, the recurrent layers' kernels and the output projection. The
         copy has zero rows instead of dropout, and no tied embeddings. Kept
-        units are scaled by `1 / (1 - rate)`. Noise in cells other than dropout
-        is replaced by its expectation, and a random matrix of a smoothing by
-        its mean or mode. The mean of many copies is the Monte Carlo average of
+        units are scaled by `1 / (1 - rate)`. Other noise in cells is replaced
+        by its expectation, and a smoothing's random matrix by its mean or its
+        mode. The mean of many copies is the Monte Carlo average of
         Gal and Ghahramani (2016); see
         `memlm_keras.evaluation.monte_carlo_perplexity`.
 
@@ -584,8 +584,8 @@ class LanguageModel(StreamingModel, SequenceModel):
                 `None` for a new copy.
 
         Raises:
-            ValueError: if dropout applies to inputs of a memory or a mixture,
-                which have no kernel whose rows could be set to zero.
+            ValueError: if dropout applies to stacked cells, or to inputs that
+                no kernel multiplies, such as those of a memory or a mixture.
 
         Example:
 
@@ -600,9 +600,9 @@ class LanguageModel(StreamingModel, SequenceModel):
 
         In each call, a smoothing computes the mean or the mode of its random
         matrices, which takes as long as the projection of one step. The copy of
-        the model stores the mean or the mode of each matrix as a weight. If a
-        smoothing changes only the inputs of tied embeddings, the copied model
-        has separate matrices in embedding and head.
+        the model stores the mean or the mode of each matrix as a weight. If
+        embedding and head share a matrix, but only the embedding is smoothed,
+        the two have separate matrices in the copy.
 
         Example:
 
@@ -659,7 +659,7 @@ def _require_inputs(inputs):
         raise ValueError(
             "`inputs` must be token ids `(batch, time)`, or a dict with "
             '"token_ids" and optionally "reset", "positions", "targets" and, '
-            'with these, "sample_weight". Received a dict with keys: '
+            'with "targets", "sample_weight". Received a dict with keys: '
             f"{sorted(inputs)}"
         )
     of = "positions" if "positions" in inputs else "token_ids"

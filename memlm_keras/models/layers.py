@@ -15,7 +15,7 @@ from memlm_keras.memory.base import Memory
 from memlm_keras.mixtures.base import Mixture
 from memlm_keras.smoothing import SmoothedProjection
 
-# Keys for the rates in a dict `dropout`.
+# Keys of the rates in a dict `dropout`.
 _PLACES = ("embeddings", "between", "outputs")
 
 
@@ -50,8 +50,8 @@ def as_recurrent_layer(name, layer):
     if isinstance(layer, keras.layers.Bidirectional):
         raise ValueError(
             f"`{name}` must not hold a `Bidirectional` layer, which would read "
-            f"the words to predict. Received: {layer!r}. Pass the wrapped "
-            "layer instead"
+            f"words before the model predicts them. Received: {layer!r}. Pass "
+            "the wrapped layer instead"
         )
     if not isinstance(layer, keras.layers.RNN):
         if not (hasattr(layer, "state_size") and callable(layer)):
@@ -81,7 +81,7 @@ def require_different(layers):
     if twice:
         raise ValueError(
             "`recurrent` and `recurrent_above` must hold different layers, "
-            f"each with weights of its own. Received twice: {twice[0]!r}"
+            f"each with its own weights. Received twice: {twice[0]!r}"
         )
 
 
@@ -109,7 +109,7 @@ def require_memory(memory, vocabulary_size, recurrent):
 
 
 def require_mixture(mixture):
-    """Raises `ValueError` unless a layer is a `Mixture` or `None`."""
+    """Raises `ValueError` unless `mixture` is a `Mixture` or `None`."""
     what = "a `memlm_keras.mixtures.Mixture`, or None"
     require_instance("mixture", mixture, (Mixture, type(None)), what)
 
@@ -132,12 +132,12 @@ def require_causal_end(memory, **layers):
 
 
 def initializer_of(initializer, index, default):
-    """Returns a copy of `initializer`, or `default` if it is `None`."""
+    """Returns `distinct(initializer, index)`, or `default` for `None`."""
     return default if initializer is None else distinct(initializer, index)
 
 
 def embeddings_start(readers):
-    """Returns an embedding's default initializer, given the next layers."""
+    """Returns an embedding's default initializer, given its `readers`."""
     for layer in readers:
         limit = getattr(getattr(layer, "cell", None), "embedding_range", None)
         if limit is not None:
@@ -146,8 +146,8 @@ def embeddings_start(readers):
 
 
 def make_embedding(embedding, sizes, initializer, start, dtype):
-    """Returns `embedding` with its missing sizes set. For `None`, creates an
-    `Embedding`, initialized by `initializer` or, if also `None`, by `start`."""
+    """Returns `embedding` with its missing sizes set. If `None`, creates an
+    `Embedding` with `initializer` or, if that is `None` too, with `start`."""
     if embedding is None:
         embedding = Embedding(
             embeddings_initializer=initializer_of(initializer, 0, start),
@@ -171,7 +171,7 @@ def make_embedding(embedding, sizes, initializer, start, dtype):
 
 
 def make_head(head, embedding, tie_embeddings, initializer, dtype):
-    """Returns the layer from outputs to logits, with the vocabulary's size."""
+    """Returns `head`, or a default head, with the vocabulary's size."""
     smoothing = getattr(embedding, "smoothing", None)
     smooths = smoothing is not None and smoothing.smooths_output
     arguments = {
@@ -214,7 +214,7 @@ def make_head(head, embedding, tie_embeddings, initializer, dtype):
 
 
 def make_dropouts(dropout, count, dtype):
-    """Returns a list of dropout layers: embeddings, then recurrent layers."""
+    """Returns dropout layers: for embeddings, then for recurrent layers."""
     if not isinstance(dropout, dict):
         require_rate("dropout", dropout)
         dropout = dict.fromkeys(_PLACES, dropout)

@@ -20,9 +20,9 @@ CONDITIONINGS = ("memory", "source")
 
 class DualSequenceModel(SequenceModel):
     """A model that reads a source sequence, and then a target sequence.
-    Subclasses have the attributes `embedding`, `projection_layer` (or `None`),
-    `readers` (the recurrent layers for source and target), `conditioning`,
-    optionally `gradient_mask`, and one for each constructor argument."""
+    Subclasses have an attribute for each constructor argument, and `embedding`,
+    `projection_layer` (or `None`), `readers` (the recurrent layers for source
+    and target), `conditioning` and, optionally, `gradient_mask`."""
 
     def vectors(self, token_ids):
         """Returns the inputs of the recurrent layers, without dropout."""
@@ -122,7 +122,7 @@ class LayerMaker:
 
 def padded(name, rows):
     """Pads nonempty 1-D integer arrays to int64 `(batch, time)`; returns the
-    array and its lengths, int32 `(batch,)`."""
+    padded array and the lengths of its rows, int32 `(batch,)`."""
     rows = [np.asarray(row) for row in rows]
     right = [
         row.ndim == 1 and len(row) and np.issubdtype(row.dtype, np.integer)
@@ -130,8 +130,8 @@ def padded(name, rows):
     ]
     if not rows or not all(right):
         raise ValueError(
-            f"`{name}` must hold sentences of at least one token each, strings "
-            f"or 1-D arrays of ids. Received: {name}={rows!r}"
+            f"`{name}` must hold sentences of at least one token each, as "
+            f"strings or 1-D arrays of ids. Received: {name}={rows!r}"
         )
     ids = keras.utils.pad_sequences(rows, dtype="int64", padding="post")
     return ids, np.array([len(row) for row in rows], "int32")

@@ -114,7 +114,7 @@ class Int8KernelsOfKeras(Int8Kernels):
     def quantize(self, mode=None, type_check=True, config=None):
         # Keras wraps the `quantize` of each new layer: the wrapper checks the
         # arguments and unlocks the tracker. `_prepare` deletes the wrapper,
-        # which would call the method of the cell's first class.
+        # which would call the method of the cell's original class.
         self._check_quantize_args(mode, self.compute_dtype)
         self._tracker.unlock()
         try:

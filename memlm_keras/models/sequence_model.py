@@ -26,15 +26,15 @@ from memlm_keras.training.compiling import Nats
 # Number of training steps on PyTorch before a step is traced.
 _UNRECORDED_STEPS = 50
 # Number of batches that TensorFlow reads at once if their shapes are equal:
-# reading takes as long as half a training step of a small model.
+# reading them one by one takes half as long as training a small model on them.
 _READ_AT_ONCE = 16
 
 
 class SequenceModel(keras.Model):
     """A `keras.Model` that reads token ids and can be made from presets.
 
-    `fit` accepts batches that depend on the epoch, start within an epoch, or
-    differ in length. A subclass sets `preset_kind`, its presets' `"kind"`.
+    `fit` accepts batches that depend on the epoch, start in the middle of it,
+    or differ in length. A subclass sets `preset_kind`, its presets' `"kind"`.
     """
 
     preset_kind = None
@@ -122,9 +122,9 @@ class SequenceModel(keras.Model):
                 loaded model always has float32 weights, and can be trained.
             card: dict of strings and numbers for the model card, or `None`. The
                 model card begins with the text of `"description"`. The command
-                `memlm presets` prints the number of `"perplexity"`. The value
-                of `"command"` is the shell command that builds the model again;
-                errors about a damaged file print this command.
+                `memlm presets` prints the value of `"perplexity"`. The value of
+                `"command"` is the shell command that rebuilds the model; errors
+                about a damaged file print this command.
 
         Raises:
             ValueError: for an unknown `dtype`, or a folder with unrelated
@@ -160,11 +160,11 @@ class SequenceModel(keras.Model):
                 their global norm.
             loss: Keras loss. `"auto"` is the cross-entropy in nats, averaged
                 over the predictions in a batch. Models return logits, so a
-                cross-entropy given by name is the one from logits.
+                cross-entropy given by name is computed from logits.
             metrics: as in `keras.Model.compile`; a cross-entropy takes logits.
-            weighted_metrics: `"auto"` is the accuracy of a classifier, and for
-                a language model `"perplexity"` and `"nats"`, the cross-entropy
-                in nats, each averaged over all tokens.
+            weighted_metrics: `"auto"` is the accuracy for a classifier; for a
+                language model, it is `"nats"`, the mean cross-entropy of all
+                tokens in nats, and `"perplexity"`, its exponential.
             **kwargs: other arguments of `keras.Model.compile`.
                 `jit_compile="auto"` is true for a language model with at most
                 200 units in float32 on TensorFlow without a GPU, where XLA
@@ -313,7 +313,7 @@ class SequenceModel(keras.Model):
         Raises:
             ValueError: if the model is quantized, or if batches contain ids
                 outside the vocabulary or labels outside the classes. A language
-                model also refuses missing targets, `class_weight`, a smoothing
+                model also rejects missing targets, `class_weight`, a smoothing
                 without statistics and, if the model is not causal, batches
                 other than `SentenceBatches`.
         """
@@ -393,7 +393,7 @@ class SequenceModel(keras.Model):
             )
 
     def carrying(self, batches, batch_size=None):
-        """Returns a context in which `evaluate` may carry a state."""
+        """Returns a context manager in which `evaluate` may carry a state."""
         return contextlib.nullcontext()
 
     def prepare_fit(self, x, y, validation_data, batch_size):
@@ -443,8 +443,8 @@ class SequenceModel(keras.Model):
         return run
 
     def _may_record(self):
-        """Returns whether a training step may be traced on PyTorch: whether the
-        step runs only code from Keras and this package."""
+        """Returns whether a training step may be traced on PyTorch. The step
+        must run only code from Keras and this package."""
         if keras.backend.backend() != "torch" or self.run_eagerly:
             return False
         parts = [self.optimizer, *self.metrics, *tree.flatten(self.loss)]
@@ -501,7 +501,7 @@ class CarriedState(keras.layers.Layer):
                 )
                 for name, value in initial_state.items()
             }
-        # Keras marks a layer as built when called; this one is never called.
+        # Keras marks a layer as built when it is called; this layer never is.
         self.built = True
 
     def read(self):
@@ -551,7 +551,7 @@ class CarriedStates:
 
     def run(self, inputs, reset, training):
         """Returns a `Prediction` and updates the carried state; `reset`, bool
-        `(batch,)`, is true for rows with a new context."""
+        `(batch,)`, is true for rows that start a new context."""
         backbone = self.model.backbone
         mode = "training" if training else "evaluation"
         replicas = distribution.num_replicas()
@@ -585,7 +585,7 @@ class CarriedStates:
 
     @property
     def evaluation_variables(self):
-        """The variables of the state while `evaluate` runs, a list."""
+        """List of the state's variables; empty unless `evaluate` runs."""
         if not self.evaluating or self.rows["evaluation"] is None:
             return []
         return self.make("evaluation", self.rows["evaluation"]).variables
@@ -721,9 +721,9 @@ def _require_whole_sentences(batches, memory):
 
 
 class FollowEpoch(keras.callbacks.Callback):
-    """Starts batches at the epoch of `fit`: the order of batches depends on the
-    epoch. On PyTorch, also restores the random state that validation or a
-    `Checkpoint` changed."""
+    """Moves batches to the epoch of `fit`, which determines their order. On
+    PyTorch, also restores the random state that validation or a `Checkpoint`
+    changed."""
 
     def __init__(self, batches):
         super().__init__()
@@ -767,7 +767,7 @@ def as_dataset(model, batches, steps_per_epoch=None):
     """Makes the backend's own reader of batches if it is faster than Keras'
     reader; otherwise returns `batches`. On TensorFlow, returns a
     `tf.data.Dataset` for batches of varying length and, with one device, for
-    batches of this package. On PyTorch with one CPU, returns a `DataLoader` for
+    batches of this package. On PyTorch with a CPU, returns a `DataLoader` for
     batches of this package."""
     backend = keras.backend.backend()
     varies = getattr(batches, "varies_in_time", False)

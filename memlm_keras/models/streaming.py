@@ -38,7 +38,7 @@ class StreamingModel(keras.Model):
             `causal` is false, each row is one whole sentence, without a state.
         quantized_layers: sequence of `Quantized`, the report of the last call
             of `quantize`, with `layer`, `kind`, `what`, `bytes_before` and
-            `bytes_after` of each layer with weights.
+            `bytes_after` of each layer.
     """
 
     quantized_layers = ()
@@ -140,8 +140,8 @@ class StreamingModel(keras.Model):
                 no gradients.
 
         Returns:
-            `(logits, state)`: `(batch, time, vocabulary_size)` and the state
-            after the last token.
+            `(logits, state)`: logits `(batch, time, vocabulary_size)`, and the
+            state after the last token.
 
         Raises:
             ValueError: for tokens of another shape, ids outside the vocabulary,
@@ -164,7 +164,7 @@ class StreamingModel(keras.Model):
         return self._step(tokens, state)
 
     def read(self, rows):
-        """Reads rows of any lengths, each from an empty context.
+        """Reads rows of any length, each from an empty context.
 
         Rows are not padded: each is read in pieces whose lengths are powers of
         two, and keeps its state while other rows are read. At most eight shapes
@@ -175,7 +175,7 @@ class StreamingModel(keras.Model):
                 array `(batch, time)`.
 
         Returns:
-            The state after the last token of each row, an argument of `step`.
+            The state after the last token of each row, to pass to `step`.
 
         Raises:
             ValueError: if the rows are not as described, ids are outside the
@@ -226,21 +226,21 @@ class StreamingModel(keras.Model):
         Args:
             token_ids: int array `(batch, time)`, at least two tokens per row;
                 or, for a model with a `vocabulary`, a string or a list of
-                strings. An end of a sentence is added before and after a
-                string.
+                strings. An end-of-sentence token is added before and after
+                each string.
             state: optional dict to start from, as for `step`.
 
         Returns:
             float32 array `(batch, time - 1)`: entry `t` is the log-probability
             of token `t + 1` given the tokens up to `t`; if the model is not
-            causal, also given the words after `t + 1`. A string gives an array
-            `(words + 1,)`, with the sentence end last; a list of strings gives
-            a list of arrays.
+            causal, also given the words after `t + 1`. For a string, an array
+            `(words + 1,)`, whose last entry belongs to the sentence end; for a
+            list of strings, a list of arrays.
 
         Raises:
             ValueError: for other shapes, ids outside the vocabulary, strings
-                without a vocabulary, and a state that does not fit; and, if the
-                model is not causal, for a state or several sentences in a row.
+                without a vocabulary, or a wrong state; and, if the model is not
+                causal, for any state, or a row with several sentences.
         """
         if generation.is_text(token_ids):
             vocabulary = generation.require_strings(
@@ -284,7 +284,7 @@ class StreamingModel(keras.Model):
         rows = np.flatnonzero((ended[:, :-1] & ~ended[:, 1:]).any(axis=1))
         if len(rows):
             raise ValueError(
-                f"`{name}` must have one sentence per row, as a "
+                f"`{name}` must have one sentence per row, because a "
                 f"{type(self.memory).__name__} is not causal. Received: words "
                 f"after the end of a sentence in row {rows[0]}"
             )
@@ -383,7 +383,7 @@ class StreamingModel(keras.Model):
         """Computes the natural-log probability of every target in batches.
 
         Args:
-            batches: `memlm_keras.data.Batches`, or a dataset of such items.
+            batches: `memlm_keras.data.Batches`, or a dataset of the same items.
             verbose: as in `keras.Model.predict`.
 
         Returns:
@@ -481,10 +481,10 @@ class StreamingModel(keras.Model):
     ):
         """Quantizes the weights in place, and reports the sizes of layers.
 
-        `"int8"` divides by four the size of embeddings, projections, memories,
-        mixtures, this package's cells and Keras' LSTM, GRU and SimpleRNN. Keras
-        quantizes embedding and projection; other matrices have one scale per
-        column, and are converted to floats for products. Layers of other kinds
+        With `"int8"`, embeddings, projections, memories, mixtures, this
+        package's cells and Keras' LSTM, GRU and SimpleRNN take a quarter of the
+        space. Keras quantizes embedding and projection; other matrices have one
+        scale per column, and become floats for products. Layers of other kinds
         keep their weights. A quantized model cannot be trained, but can be
         saved, loaded and exported as a SavedModel.
 
@@ -555,8 +555,8 @@ def read_batches(
 
 
 def segments(length, longest=128):
-    """Yields `(start, stop)` of the segments of a text. Segment lengths are the
-    powers of two from 128 to 1, so at most eight shapes are compiled."""
+    """Yields `(start, stop)` of the segments of a text. Segment lengths are
+    powers of two, up to `longest`, so few shapes are compiled."""
     for starts, size, _ in aligned_segments([length], longest):
         yield int(starts[0]), int(starts[0]) + size
 

@@ -131,16 +131,16 @@ def surprisal(
     """Computes surprisal, entropy and rank of each word of a text.
 
     Words are tokens of the vocabulary, including the end of each sentence. Each
-    token is predicted once. An end of a sentence is read before the text.
+    token is predicted once. An end-of-sentence token is read before the text.
 
     Args:
         model: a causal `memlm_keras.LanguageModel`, with any mixture, or
             `memlm_keras.Ensemble`; a model of `memlm_keras.ngrams`; a
             `memlm_keras.evaluation.DynamicEvaluator`, which learns from each
-            segment after measuring it; or any other model with the
-            `log_probabilities_at` of `memlm_keras.ngrams`.
+            segment after measuring it; or any other model with the method
+            `log_probabilities_at`, as in `memlm_keras.ngrams`.
         text: string with one sentence per line; list of sentences;
-            `memlm_keras.data.Split`, or its integers `(tokens,)`. Lines without
+            `memlm_keras.data.Split`, or its ids `(tokens,)`. Lines without
             a word are skipped. Each document of a split is a new context.
         vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None`
             for the model's own.
@@ -148,16 +148,16 @@ def surprisal(
         reset: bool, whether each sentence is read from the initial state;
             otherwise the state is carried through the document.
         segment_length: integer, number of steps that are read at once, and
-            after which a `DynamicEvaluator` updates. `None` chooses a number by
-            the model's size. With `None`, a `DynamicEvaluator` updates after
-            each sentence if `reset` is true, and otherwise after 5 steps.
+            after which a `DynamicEvaluator` updates. `None` chooses a number. A
+            `DynamicEvaluator` then updates every 5 steps; with `reset` or
+            several documents, every 128 steps and at the end of each context.
 
     Returns:
         `Surprisal`.
 
     Raises:
         ValueError: if an argument is not as described, the text has no words,
-            or its ids do not end with the end of a sentence.
+            or its last id is not the end-of-sentence id.
 
     Example:
 

@@ -1,5 +1,5 @@
 """Loads LSTM language models with the weight names of PyTorch's word-level
-example, such as those of neural-complexity and colorlessgreenRNNs."""
+language modeling example, as in neural-complexity and colorlessgreenRNNs."""
 
 import pickle
 import types

@@ -178,9 +178,9 @@ def drops(model):
 
 def _refuse(received):
     raise ValueError(
-        "`with_fixed_dropout` sets rows of kernels to zero, so dropout must be "
-        "on inputs of layers with a kernel, such as `keras.layers.LSTM` or the "
-        f"head. Set other dropout rates to 0. Received: {received}"
+        "`with_fixed_dropout` sets rows of kernels to zero, so it can drop "
+        "only inputs of layers with a kernel, such as `keras.layers.LSTM` or "
+        f"the head. Set other dropout rates to 0. Received: {received}"
     )
 
 
@@ -220,7 +220,7 @@ def with_fixed_matrices(model):
         copy.head.bias.assign(model.head.bias)
     if still_tied:
         return copy
-    # Untie a tied matrix of which only the input side is smoothed.
+    # If only the embedding of tied embeddings is smoothed, untie the head.
     if smoothing.smooths_output:
         kernel = fixed(model.head.kernel).T
     elif model.tie_embeddings:
@@ -232,7 +232,7 @@ def with_fixed_matrices(model):
 
 
 def _with_own_matrices(config, tied):
-    """Returns a config without smoothing."""
+    """Returns a config without smoothing; `tied` is `tie_embeddings`."""
     embedding = config["embedding"]["config"]
     head = config["head"]["config"]
     plain = {key: head[key] for key in ("name", "dtype", "use_bias")}

@@ -779,7 +779,7 @@ OF_PAIRS = "train weissenborn2016/gru_shared --dataset=bad.tsv"
     [
         (("predict", "RUN", "none.tsv"), "needs a file of pairs, or a PREM"),
         (("predict", "RUN", "a", "b", "--out=x"), "--out needs a file of p"),
-        (("predict", "RUN", "a", ""), "A sentence is empty: `hypothesis` has"),
+        (("predict", "RUN", "a", ""), "Each `hypothesis` must have a word."),
         (("attention", "RUN", "a", "--out=map.html"), "has no attention that"),
         (("export", "RUN", "a", "--format=litert"), "must end with .tflite"),
         (("train", "--dataset=fifo"), "fifo is a pipe or a device, and a te"),

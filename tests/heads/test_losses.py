@@ -311,7 +311,7 @@ def test_weights_among_the_inputs_of_a_call(monkeypatch):
             weights * ops.convert_to_numpy(values),
             weights * ops.convert_to_numpy(everything[name]),
         )
-    with pytest.raises(ValueError, match='with these, "sample_weight"'):
+    with pytest.raises(ValueError, match='with "targets", "sample_weight"'):
         lm({"token_ids": tokens, "sample_weight": weights})
 
 

@@ -173,7 +173,7 @@ def test_wrong_arguments_of_classifiers():
         ("the", ["the"], "two strings, or two lists of strings"),
         (["the"], ["the", "the"], "two strings, or two lists of strings"),
         ([3], [4], "two strings, or two lists of strings"),
-        ("the", " ", "sentence is empty: `hypothesis` has no word in"),
+        ("the", " ", "Each `hypothesis` must have a word. Received: "),
     ):
         with pytest.raises(ValueError, match=message):
             model.classify(premise, hypothesis)
