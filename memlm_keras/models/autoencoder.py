@@ -199,7 +199,7 @@ class SequenceAutoencoder(DualSequenceModel):
                 for twice the length of the longest source.
 
         Returns:
-            List of int32 arrays, without `end_of_sentence_id`; or string(s).
+            List of int32 arrays, without their end ids; or text, like `source`.
 
         Raises:
             ValueError: for an empty or malformed `source`, and for strings if
