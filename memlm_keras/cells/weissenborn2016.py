@@ -541,7 +541,7 @@ class AssociativeMemoryCell(AssociativeCell):
         if shape[-1] != input_dim:
             raise ValueError(
                 f"`cell` must read inputs of size {input_dim}, the total size "
-                "of inputs, outputs and, if any, the value of a source. "
+                "of inputs, outputs and any value read from a source. "
                 f"Received: a cell built for size {shape[-1]}"
             )
 

@@ -50,7 +50,7 @@ class Embedding(Configured, keras.layers.ReversibleEmbedding):
     The weights are those of Keras' layer; on TensorFlow, the gradient is that
     of `look_up`. Optionally, words are dropped in training (Gal and Ghahramani,
     2016, Section 4.2): all occurrences of a dropped word in a row of the batch
-    are dropped, and other words are scaled by `1 / (1 - word_dropout)`.
+    become zeros, and other vectors are scaled by `1 / (1 - word_dropout)`.
 
     Args:
         input_dim: integer, vocabulary size; `None` for the language model's.
@@ -63,7 +63,7 @@ class Embedding(Configured, keras.layers.ReversibleEmbedding):
     Call arguments:
         inputs: integer tensor `(batch, time)`; with `reverse`, float tensor
             `(..., output_dim)`.
-        reverse: whether to compute logits by the transposed matrix.
+        reverse: whether to compute logits with the transposed matrix.
         training: optional bool, whether words are dropped.
 
     Raises:
@@ -195,8 +195,8 @@ class GradientMask(Configured, keras.layers.Layer):
         )
 
     def freeze(self, words=None):
-        """Stops the gradients of words that the boolean array `words`,
-        `(V,)`, selects, or of all words."""
+        """Stops the gradients of the words selected by the boolean array
+        `words`, of shape `(V,)`, or of all words if it is `None`."""
         shares = ops.zeros((self.vocabulary_size,))
         if words is not None:
             shares = 1.0 - ops.cast(words, "float32")

@@ -33,7 +33,7 @@ class WordVectors(NamedTuple):
         """Assigns the vectors to an embedding; other words keep their vectors.
 
         Args:
-            embedding: `memlm_keras.embeddings.Embedding`, or Keras layer with
+            embedding: `memlm_keras.embeddings.Embedding`, or a layer with
                 a weight `embeddings` `(V, dimension)`.
 
         Raises:
@@ -54,15 +54,15 @@ def read_vectors(path, words, verbose=1):
     r"""Reads vectors of given words from a GloVe, word2vec or fastText file.
 
     A line contains a word and its numbers, separated by spaces or tabs; a word
-    may contain spaces. The first line may give the numbers of words and of
-    dimensions, as in `.vec` files; otherwise, the dimension is inferred from
+    may contain spaces. The first line may give the number of words and the
+    dimension, as in `.vec` files; otherwise, the dimension is inferred from
     the first lines. Blank lines and a byte order mark are skipped. Only vectors
     of `words` are kept, so memory does not grow with the length of the file. If
     a word occurs twice, the first vector is used.
 
     Args:
-        path: path of a UTF-8 text file, which may be compressed by gzip or be
-            the only file of a zip archive.
+        path: path of a UTF-8 text file, which may be compressed with gzip or
+            be the only file in a zip archive.
         words: sequence of different strings, such as `vocabulary.tokens`.
         verbose: 0 for no progress bar.
 
@@ -74,8 +74,8 @@ def read_vectors(path, words, verbose=1):
         ValueError: if a word occurs twice in `words`; if the file contains none
             of `words`; if a line does not have the right number of finite
             numbers; if the first line gives a wrong number of vectors; or if
-            the file is empty, damaged, binary, or an archive with other than
-            one file.
+            the file is empty, damaged or binary, or an archive that does not
+            contain exactly one file.
 
     Example:
 
@@ -133,14 +133,14 @@ def read_vectors(path, words, verbose=1):
             found[row] = True
         if count not in (None, total):
             raise ValueError(
-                f"the first line says {count} vectors, and {total} follow"
+                f"the first line says {count} vectors, but {total} follow"
             )
     if rows and not found.any():
         plain = [word for word in words if not word.startswith("<")]
         raise ValueError(
             f"None of the {len(rows)} `words` has a vector in {path}. "
             f"Received: words such as {plain[:_EXAMPLES]}, and {total} vectors "
-            f"for words such as {examples}. Do both have the same language and "
+            f"for words such as {examples}. Are both in the same language and "
             "case?"
         )
     return WordVectors(values, found)

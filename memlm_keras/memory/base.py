@@ -56,8 +56,8 @@ class Memory(Configured, keras.layers.Layer):
         mask: optional boolean tensor `(batch, time)`, `False` at padding.
         training: not used.
         return_state, return_attention_scores: bool, or `None` for the layer's.
-        positions: optional int32 tensor `(batch, queries)`, indices of the steps
-            to read at, in any order; `None` for all. All steps are remembered.
+        positions: optional int32 tensor `(batch, queries)`, indices of the
+            steps to read at, in any order; `None` for all. All are remembered.
 
     Returns:
         The outputs, `(batch, time, output_units)`; or a tuple of the outputs,
@@ -185,7 +185,7 @@ class Memory(Configured, keras.layers.Layer):
         Args:
             state: dict, a result of `initial_state` or `read`.
             embed: function from int32 ids `(batch, n)` to vectors
-                `(batch, n, units)`, of the same units as `outputs`.
+                `(batch, n, units)`, with the `units` of `outputs`.
 
         Returns:
             Dict, the state for `read`.

@@ -1,4 +1,4 @@
-"""Data noising and variational smoothing with statistics of training text."""
+"""Data noising and variational smoothing with statistics of a text."""
 
 from memlm_keras.smoothing.kong2019 import SmoothedEmbedding
 from memlm_keras.smoothing.kong2019 import SmoothedProjection

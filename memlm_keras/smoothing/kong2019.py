@@ -61,31 +61,31 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
     | `absolute_discounting` | gamma_0 N1+(v .) / c(v) | u | input | for each sequence |
     | `kneser_ney` | gamma_0 N1+(v .) / c(v) | r | input, output | at each step |
 
-    `StreamStatistics` defines u, r, c and N1+. A sequence is a row of a batch:
-    all occurrences of a word in a row have the same replacement. With
+    `StreamStatistics` defines u, r, c and N1+. If a scheme draws for each
+    sequence, a word has the same replacement in a whole row of a batch. With
     `kneser_ney`, the input vector of a replaced word and the output vector of
     its target are two draws from the Kneser-Ney distribution r. The formula for
-    output vectors of words that are not the target is illegible; samples are
-    the paper's alternative (Section 4.2). The argument `other_words` selects:
+    output vectors of other words is illegible; the paper names samples as an
+    alternative (Section 4.2). The argument `other_words` selects them:
 
     * `"mode"`: each word's own vector, e_v;
     * `"sample"`: one draw of the vector E_v for all steps of a batch;
     * `"mean"`: the mean of each word's distribution, mean_v below.
 
-    With `"mean"`, mean vectors have smaller norms than the target's sampled
-    vector, so targets are easily predicted, and the model learns less.
+    With `"mean"`, other words' vectors have smaller norms than the target's
+    sampled vector, so targets are easy to predict, and the model learns less.
     `"sample"` needs a bias in the projection: two words for which the same
     vector is drawn would otherwise have equal logits. Input and output vectors
     are drawn separately, even from a shared matrix. With `element_wise`, each
-    dimension is drawn separately and, with `kneser_ney`, replaced separately.
+    dimension of a vector is replaced separately.
 
     Prediction uses the mean of the distribution of each smoothed matrix:
 
         mean_v = (1 - gamma_v) e_v + gamma_v sum_k q_k e_k
 
     With `prediction="mode"`, prediction uses each word's own vector e_v.
-    `memlm_keras.evaluation.sampled_perplexity` averages samples. The training
-    loss includes the divergence from the prior:
+    `memlm_keras.evaluation.sampled_perplexity` averages over samples. The
+    training loss includes the divergence from the prior:
 
         l2 sum_k c_k |e_k|^2,  c_k = (1 - gamma_k) + q_k sum_v gamma_v
 
@@ -98,8 +98,8 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
     There are two differences from the paper. Dropout masks are drawn for each
     step, on input vectors and on outputs before the projection, while the paper
     masks whole matrices `(V, k)` (Section 4.3). If a scheme smooths only the
-    input of tied embeddings, the loss lacks the penalty of the output matrix, a
-    sum of squares; an `embeddings_regularizer` can add this penalty.
+    input matrix of tied embeddings, the loss lacks the penalty of the output
+    matrix, a sum of squares; an `embeddings_regularizer` can add this penalty.
 
     Give this layer to a `SmoothedEmbedding` and, with `kneser_ney`, also to a
     `SmoothedProjection`; a `memlm_keras.LanguageModel` with a
@@ -110,10 +110,10 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
         scheme: string, as above.
         rate: float in [0, 1], gamma_0.
         element_wise: bool, whether each dimension is drawn separately.
-        l2: float, weight in the loss of the divergence from the prior.
+        l2: float, weight of the divergence from the prior in the loss.
         prediction: `"mean"` or `"mode"`.
         other_words: `"mode"`, `"sample"` or `"mean"`; selects output vectors of
-            all words but the target, in training with `kneser_ney`.
+            all words except the target in training with `kneser_ney`.
         vocabulary_size: integer, V; `None` for the language model's.
         seed: integer or `None`, seed of the draws.
         **kwargs: arguments of `keras.layers.Layer`.
@@ -293,7 +293,7 @@ class VariationalSmoothing(Configured, keras.layers.Layer):
     # === Means ===
 
     def mean_vector(self, table):
-        """Computes `sum_k q_k e_k`, `(k,)`, where e_k are rows of a matrix."""
+        """Computes `sum_w q_w e_w`, `(k,)`, where e_w are rows of a matrix."""
         # In float16, the probabilities of rare words would be zero.
         exact = ops.matmul(self.proposal[None], ops.cast(table, "float32"))[0]
         return ops.cast(exact, table.dtype)

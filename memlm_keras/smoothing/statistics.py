@@ -53,10 +53,10 @@ class StreamStatistics:
 
     @classmethod
     def count(cls, tokens, vocabulary_size):
-        """Counts a text.
+        """Counts the words and pairs of neighbours of a text.
 
         Args:
-            tokens: 1-D integer array or memory map, at least one token, such
+            tokens: 1-D integer array or memory map of at least one token, such
                 as `memlm_keras.data.Split.tokens`.
             vocabulary_size: integer, V.
 
@@ -186,7 +186,7 @@ class AliasTable:
     Vose, 1991): draw k uniformly, and replace k by `aliases[k]` except with
     probability `thresholds[k]`."""
 
-    # Float32 cumulative sums would be the same for many rare words.
+    # In float32, cumulative sums could not tell many rare words apart.
     thresholds: np.ndarray
     aliases: np.ndarray
 

@@ -16,8 +16,8 @@ class NoisedBatches(keras.utils.PyDataset):
     """Batches with randomly replaced words, which differ in each epoch.
 
     Each input word x is replaced with probability gamma_x by a word drawn from
-    the distribution q, as the `scheme` selects (Xie et al., 2017, Section 3 and
-    Table 1). `StreamStatistics` defines u, r, c and N1+:
+    the distribution q. The `scheme` selects both (Xie et al., 2017, Section 3
+    and Table 1). `StreamStatistics` defines u, r, c and N1+:
 
     | scheme | gamma_x | q |
     |---|---|---|
@@ -29,7 +29,7 @@ class NoisedBatches(keras.utils.PyDataset):
     With `kneser_ney`, the target of each replaced input word is replaced, too,
     by a word drawn from the Kneser-Ney distribution r. Other targets are kept.
 
-    Noise does not change the shapes, rows and order of batches, so models carry
+    Noise does not change the shapes, rows or order of batches, so models carry
     the state between batches. NumPy draws the noise from `seed`, the epoch and
     the position of the batch, so the noise is the same on every backend and in
     a resumed run. For evaluation, use batches without noise, or

@@ -101,7 +101,7 @@ def test_an_archive_and_its_progress(tmp_path, capsys):
         (["the 1 2 3", "cat 1 nan 3"], "line 2: numbers must be finite"),
         (["the 1 2 3", "a 1 2 3", "cat 1 2 3 4"], "line 3: .*Received 5 fi"),
         (["", "the 1 2 3", "a b", "cat 1 2 3"], "line 3: .*Received 2 fields"),
-        (["3 3", "the 1 2 3", "cat 1 2 3"], "says 3 vectors, and 2 follow"),
+        (["3 3", "the 1 2 3", "cat 1 2 3"], "says 3 vectors, but 2 follow"),
         (["2 4", "the 1 2 3"], "line 2: a word and 4.*Received 4 fields"),
         (["the\0 1 2 3"], "must be UTF-8 text, but has zero bytes"),
         (
