@@ -228,7 +228,7 @@ def make_dropouts(dropout, count, dtype):
     )
     rates = [embeddings, *[between] * (count - 1), outputs][: count + 1]
     if not count:
-        rates = [outputs]
+        rates = [outputs or embeddings]
     for place, rate in zip(_PLACES, (embeddings, between, outputs)):
         require_rate(f"dropout[{place!r}]", rate)
     kind = keras.layers.Dropout

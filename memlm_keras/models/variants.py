@@ -149,10 +149,9 @@ def require_masks(model):
     for reader, dropout in list(zip(readers, model.backbone.dropouts))[1:]:
         if not dropout.rate:
             continue
-        if reader is model.memory or (
-            reader is model.head and model.mixture is not None
-        ):
-            reader = model.memory or model.mixture
+        if reader is model.head:
+            reader = model.mixture or reader
+        if reader is model.memory or reader is model.mixture:
             _refuse(f"a {type(reader).__name__} with dropped inputs")
         cell = getattr(reader, "cell", None)
         if cell is not None and not hasattr(cell, "kernel"):

@@ -56,6 +56,9 @@ def test_dropout_is_active_in_training_only(dropout, drops):
     others = [logits, dropped_logits, model(tokens, training=True)]
     for one, other in itertools.combinations(map(array, others), 2):
         assert np.abs(one - other).max() > 1e-3
+    memory, dropout = memories.MemoryNetwork(3), {"embeddings": 0.5}
+    alone = LanguageModel(V, 4, [], memory, dropout=dropout).backbone
+    assert [layer.rate for layer in alone.dropouts] == [0.5]
 
 
 @pytest.mark.backend("torch")

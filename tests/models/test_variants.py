@@ -171,12 +171,11 @@ def test_dropout_before_a_memory_is_refused():
         [keras.layers.LSTMCell(6, recurrent_dropout=0.3)]
     )
     cell = keras.layers.StackedRNNCells([keras.layers.LSTMCell(6)])
+    memory, above = {"memory": KeyValuePredict(2)}, [keras.layers.LSTM(6)]
+    above = {**memory, "recurrent_above": above, "mixture": NeuralCache(3)}
     for arguments, message in (
-        ({"memory": KeyValuePredict(2), "dropout": 0.1}, "a KeyValuePredict"),
-        (
-            {"mixture": NeuralCache(3), "dropout": {"outputs": 0.1}},
-            "a NeuralCache",
-        ),
+        ({**memory, "dropout": 0.1}, "a KeyValuePredict"),
+        ({**above, "dropout": {"outputs": 0.1}}, "a NeuralCache"),
         ({"recurrent": [stacked]}, "stacked cells with dropout"),
         (
             {"recurrent": [keras.layers.LSTM(6), cell], "dropout": 0.1},
