@@ -25,8 +25,8 @@ from memlm_keras.data.treebanks import load_conllu
 from memlm_keras.data.vocabulary import Tokenizer
 from memlm_keras.data.vocabulary import Vocabulary
 
-# Modules of batches import Keras, which takes seconds: each is imported when
-# one of its names is first used.
+# These modules import Keras, which takes seconds. So each module is imported
+# only when one of its names is first used.
 _WITH_KERAS = {
     "AutoencodingBatches": "batches",
     "Batches": "batches",

@@ -18,8 +18,8 @@ _CHUNK = 1 << 20
 class EpochBatches(keras.utils.PyDataset):
     """Base class for batches that can start in the middle of an epoch.
     Subclasses set `batches_per_epoch` and implement `_batch`. A `Corpus` sets
-    the `vocabulary` of its batches; a model with another one raises an
-    error."""
+    the `vocabulary` of its batches; a model with another vocabulary
+    raises an error."""
 
     vocabulary = None
 
@@ -53,8 +53,8 @@ class EpochBatches(keras.utils.PyDataset):
     def start_at(self, epoch, batch=0):
         """Makes `fit` continue at batch `batch` of epoch `epoch`.
 
-        After this call, item `i` is batch `batch + i` of epoch `epoch`. In this
-        package's models, `fit` starts the epochs after `epoch` at batch 0.
+        After this call, item `i` is batch `batch + i` of epoch `epoch`. The
+        `fit` of this package's models starts every later epoch at batch 0.
 
         Raises:
             ValueError: `epoch` or `batch` is out of range.
@@ -121,7 +121,7 @@ class TokenBatches(EpochBatches):
         return largest, sum_
 
     def of_offsets(self):
-        """Returns a copy with each token id replaced by the token's offset."""
+        """Returns a copy with each token id replaced by its position."""
         offsets = copy.copy(self)
         offsets.tokens = np.arange(self.num_tokens)
         return offsets
@@ -189,10 +189,10 @@ class Batches(TokenBatches):
     stream is the token before it in the text, or `end_of_sentence_id` at the
     beginning of the text. `reset` is true in the first batch only.
 
-    With `document_starts`, each document goes to the row with the fewest
-    segments so far. Each document begins a new segment, with `reset` true and
-    `end_of_sentence_id` as the first input; the last segment of a document is
-    padded. `shuffle` reorders the documents within each row, depending only on
+    With `document_starts`, each document is cut into segments, and the last
+    segment is padded. A document goes to the row with the fewest segments so
+    far, and begins with `reset` true and `end_of_sentence_id` as the first
+    input. `shuffle` reorders the documents within each row, depending only on
     `seed` and epoch. Shuffling does not change the number of batches.
 
     Args:
@@ -205,7 +205,7 @@ class Batches(TokenBatches):
 
     Attributes:
         epoch: Number of the current epoch, from 0.
-        start_batch: Number of the batch that is item 0, for a resumed epoch.
+        start_batch: Number of the batch that is item 0; `start_at` sets it.
         has_documents: Whether `document_starts` were given.
 
     Raises:
@@ -246,8 +246,8 @@ class Batches(TokenBatches):
             self._ends = np.append(self._starts[1:], self.num_tokens)
         elif shuffle:
             raise ValueError(
-                "`shuffle=True` needs `document_starts`, as it reorders "
-                "documents. Received: document_starts=None"
+                "`shuffle=True` reorders documents, so it needs "
+                "`document_starts`. Received: document_starts=None"
             )
         else:
             # Each row reads one contiguous part of the text like a document.
@@ -347,8 +347,8 @@ class SentenceBatches(TokenBatches):
 
     The sentences in a batch have equal lengths (Tran et al., 2016, Section 4),
     or any lengths up to a maximum (Salton et al., 2017, Section 4):
-    `longest=35, equal_lengths=False`. The last batch of each length is filled
-    with empty rows, and the number of time steps is rounded up to a multiple of
+    `longest=35, equal_lengths=False`. Empty rows complete the last batch of
+    each length. The number of time steps is rounded up to a multiple of
     `length_multiple`, so that few shapes are compiled. Padding follows the
     sentence, has weight 0 and changes no result.
 
@@ -368,7 +368,7 @@ class SentenceBatches(TokenBatches):
 
     Attributes:
         varies_in_time: True, because the number of time steps varies.
-        whole_sentences: True if `longest` is `None`: no sentence is shortened.
+        whole_sentences: True if `longest` is `None`, so no sentence is cut.
         has_documents, context_of: See `Batches`.
 
     Raises:
@@ -410,7 +410,7 @@ class SentenceBatches(TokenBatches):
             require_positive_integer("longest", longest)
             self._lengths = np.minimum(self._lengths, longest)
         self.equal_lengths = equal_lengths
-        # A batch is from one group: sentences of one length, or all sentences.
+        # A batch has sentences of one group: those of one length, or all.
         # `_group_edges` and `_batch_edges` index each group's first sentence
         # and first batch.
         self._groups = self._lengths if equal_lengths else 0 * self._lengths
@@ -471,7 +471,7 @@ class AutoencodingBatches(SentenceBatches):
     * `targets`: int32 `(batch_size, time)`, equal to the source
     * `sample_weight`: float32 `(batch_size, time)`, 0 at padding
 
-    Takes the arguments of `SentenceBatches`; `longest` shortens both sequences.
+    Takes the arguments of `SentenceBatches`; `longest` cuts source and target.
 
     Example:
 

@@ -144,7 +144,7 @@ def load_cbt(
     minimum_count=None,
     numbers=None,
 ):
-    """Loads the texts of the Children's Book Test.
+    """Loads the texts of the Children's Book Test that `train_on` names.
 
     * `"books"`: 98 books for training, 5 for validation, 5 for testing; each
       is a document. The title lines, which are file names, are dropped.
@@ -158,7 +158,7 @@ def load_cbt(
             `memlm_keras.data.load_text`.
 
     Returns:
-        `Corpus` named `"cbt"`, or, for a type of questions, such as `"cbt-NE"`.
+        `Corpus` named `"cbt"` for books, and `"cbt-NE"` for the type `"NE"`.
 
     Raises:
         ValueError: `train_on` is unknown.
@@ -198,9 +198,9 @@ def read_cloze_questions(path):
     r"""Reads a file of questions one by one.
 
     A question is twenty lines `1 tokens ...` to `20 tokens ...` and a line
-    `21 query<TAB>answer<TAB><TAB>candidate|...|candidate`. A single tab after
-    the answer is valid, too. Blank lines are skipped. Empty candidates are
-    dropped: shorter sentences are more probable. Repeated candidates are kept.
+    `21 query<TAB>answer<TAB><TAB>candidate|...|candidate`. One tab after the
+    answer is valid, too. Blank lines are skipped. Empty candidates would win
+    with a shorter sentence, so they are dropped. Repeated ones are kept.
 
     Yields:
         `ClozeQuestion`.

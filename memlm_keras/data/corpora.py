@@ -149,13 +149,13 @@ def load(
             training text.
         verify: Whether to check the files' sizes and checksums. For `"cbt"`,
             only the downloaded archive has a checksum.
-        vocabulary_size: Number of most frequent tokens in the training text to
-            keep, including the two special tokens; `None` keeps all, as the
-            literature does.
+        vocabulary_size: Largest number of entries, including the two special
+            tokens; the most frequent tokens are kept. `None` keeps all tokens,
+            as the literature does.
         sentences: Whether to split the lines of WikiText-2 into sentences.
 
     Returns:
-        `Corpus`; its name ends with `-sentences` if `sentences` is true.
+        `Corpus`, named `"wikitext-2-sentences"` for WikiText-2 by sentence.
 
     Raises:
         ValueError: The name is unknown; a file is empty, not UTF-8 or not the
@@ -236,7 +236,7 @@ def public_sources(name, data_dir=None, cache_dir=None, verify=True, **reading):
 
 
 def public_files(name, files, data_dir=None, cache_dir=None):
-    """Returns paths of a corpus' files in `data_dir`, or downloads them."""
+    """Returns paths of a corpus' files; downloads them without `data_dir`."""
     public = _PUBLIC[name]
     if data_dir is None:
         archive = cache_folder(cache_dir) / "downloads" / name

@@ -34,7 +34,7 @@ _UNSPACED = re.compile(
     "\U00020000-\U0003ffff]"
 )
 _LONG_WORDS = 6
-# Share of words ending with punctuation above which punctuation is split off.
+# Punctuation is split off if more than this share of words ends with it.
 _PUNCTUATION, _ATTACHED = re.compile(r"\w[.,;:!?]$"), 0.02
 _LINES_LOOKED_AT = 1000
 
@@ -45,7 +45,7 @@ class Corpus:
 
     Args:
         name: Name for reports.
-        description: Message on how one text was split in three; or empty.
+        description: Message that says how a text was split in three; or empty.
 
     Example:
 
@@ -71,7 +71,7 @@ class Corpus:
         digest = hashlib.sha256("\0".join(self.vocabulary.tokens).encode())
         for split in (self.train, self.validation, self.test):
             for array in (split.tokens, split.document_starts):
-                # The dtype is hashed, too, since arrays may have equal bytes.
+                # Arrays of different dtypes may have equal bytes.
                 digest.update(repr(getattr(array, "dtype", None)).encode())
                 if array is not None:
                     digest.update(np.ascontiguousarray(array))
@@ -198,7 +198,7 @@ class Corpus:
 
 
 def split_of(corpus, split):
-    """Returns the `Split` with the name `split`; returns a `Split` as it is."""
+    """Returns the `Split` named `split`; a `Split` is returned unchanged."""
     if not isinstance(split, str):
         return split
     if split not in SPLITS:
@@ -222,7 +222,7 @@ def encode_sources(
     description="",
     **rules,
 ):
-    """Makes a `Corpus` from a dict from names of splits to sources. Texts in
+    """Makes a `Corpus`; `sources` maps names of splits to sources. Texts in
     the cache are not encoded again. `rules` are arguments of `Tokenizer`."""
     cache_dir = cache_folder(cache_dir)
     tokenizer = tokenizer_for(vocabulary, size, minimum_count, **rules)
@@ -421,8 +421,8 @@ def _parts(source):
     if count < 3:
         raise ValueError(
             f"{source.path} must have at least three {unit} to be split into "
-            f"training, validation and test. Received: {count}. Give more, or "
-            "three files; each line should be a sentence or a paragraph."
+            f"training, validation and test. Received: {count}. Give a longer "
+            "text, or three files, with a sentence or a paragraph per line."
         )
     size = max(1, round(_SHARE * count))
     edges = [0, count - 2 * size, count - size, count]
@@ -464,8 +464,8 @@ def are_unspaced(words):
 
 
 def split_for(words):
-    """Chooses the argument `split` of `Tokenizer` for the words of a text,
-    split at white space. `None` means to split only at white space."""
+    """Chooses the argument `split` of `Tokenizer` for a text; `words` is the
+    text split at white space. `None` means to split only at white space."""
     if are_unspaced(words):
         return "characters"
     attached = sum(map(bool, map(_PUNCTUATION.search, words)))
@@ -492,9 +492,9 @@ def load_documents(
 ):
     """Splits and encodes documents as Daniluk et al. (2017) do with Wikipedia.
 
-    Documents are shuffled with `seed`. The first shuffled documents, with the
-    share `validation` of all tokens, are for validation, the next for test, and
-    the others for training. Each split keeps the order of the text.
+    Documents are drawn in a random order, which depends on `seed`. The first,
+    with the share `validation` of all tokens, are for validation, the next for
+    test, and the others for training. Splits keep the order of the text.
 
     All numbers become one word. The vocabulary has the most frequent words of
     the training documents; other words are unknown. The paper's splits have

@@ -36,8 +36,8 @@ FACTS = {
     ),
 }
 INTRODUCTION = "{first} {last} was born in {city} in {year} <eos>".split()
-# Maps the first word of each reminder, a sentence that repeats facts about a
-# person, to its tokens. The first field in braces identifies the person.
+# A reminder repeats facts about a person, whom its first field in braces
+# identifies. `REMINDERS` maps the first word of a reminder to all its tokens.
 REMINDERS = {
     sentence.split()[0]: sentence.split()
     for sentence in (
@@ -117,7 +117,7 @@ class Grammar:
         return (*people, person)
 
     def starts(self, people):
-        """Returns a dict from the next sentence's first words to weights."""
+        """Returns a dict from words that may start a sentence to weights."""
         weights = {}
         if len(people) >= self.min_people:
             weights = dict.fromkeys(REMINDERS, 1 / len(REMINDERS))
@@ -150,7 +150,7 @@ class Speaker:
         return self.draw(dict.fromkeys(tokens, 1))
 
     def draw(self, weights):
-        """Returns the token that `choose` takes; records its probability."""
+        """Returns a token from `choose`, and records its log-probability."""
         token = self.choose(weights)
         probability = weights[token] / sum(weights.values())
         self.tokens.append(token)

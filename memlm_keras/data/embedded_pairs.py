@@ -1,4 +1,4 @@
-"""Generated sentence pairs, labelled by which facts are about which person."""
+"""Generates labelled sentence pairs that state facts about people."""
 
 import itertools
 
@@ -22,7 +22,7 @@ SIZES = {"train": 20_000, "validation": 1_000, "test": 1_000}
 
 
 def generate_pairs(num_pairs, seed, people=(3, 5)):
-    """Draws a list of `SentencePair`s that cycles through the labels. `people`
+    """Draws a list of `SentencePair`s; labels cycle through `LABELS`. `people`
     has the smallest and the largest number of people in a premise."""
     least, most = people
     require_positive_integer("num_pairs", num_pairs, minimum=0)
@@ -69,8 +69,8 @@ def _pair(draw, label, least, most):
     holders = draw.some(names[3:], draw.one(range(len(names) - 2)))
     facts += [[name, kind, draw.one(FACTS[kind][1])] for name in holders]
     # In a contradiction, the hypothesis says about the person `asked` what the
-    # premise says about the person `second`. In a neutral pair, the persons
-    # `asked` and `third` exchange a fact, so the premise lacks that of `asked`.
+    # premise says about the person `second`. In a neutral pair, `asked` and
+    # `third` swap facts, so the premise says nothing of `kind` about `asked`.
     value = own if label == "entailment" else others
     if label == "neutral":
         value = draw.one((own, others))

@@ -19,20 +19,20 @@ class PairBatches(EpochBatches):
     * `labels`: int32 `(batch_size,)`
     * `sample_weight`: float32 `(batch_size,)`, 0 in rows without a pair
 
-    Each pair is in exactly one batch of a pass. Chunks of `bucket_batches`
-    batches are sorted by length, so the pairs in a batch have similar lengths.
-    The number of time steps is rounded up to a multiple of `length_multiple`,
-    so that few shapes are compiled. Padding does not change results.
+    Each pair is in exactly one batch of a pass. Within chunks of
+    `bucket_batches` batches, pairs are sorted by length, so the lengths in a
+    batch are similar. The number of time steps is rounded up to a multiple of
+    `length_multiple`, to compile few shapes. Padding changes no results.
 
-    An epoch of `fit` is one pass over all pairs, or `batches_per_epoch` batches
-    of consecutive passes. Models of other packages need a call of `start_at`
-    before each epoch.
+    An epoch of `fit` is one pass over all pairs, or `batches_per_epoch`
+    batches of consecutive passes. With models of other packages, call
+    `start_at` before each epoch.
 
     Args:
         premises, hypotheses: Sequences of non-empty 1-D arrays of token ids.
         labels: 1-D integer array.
-        shuffle: Whether to shuffle the pairs before each pass, depending only
-            on `seed` and the pass; if not, all pairs are sorted by length.
+        shuffle: Whether to shuffle the pairs before each pass, by `seed` and
+            the number of the pass; if not, all pairs are sorted by length.
         bucket_batches: Number of batches whose pairs are sorted together.
         batches_per_epoch: Number of batches in an epoch; `None` for one pass.
 
@@ -116,7 +116,7 @@ class PairBatches(EpochBatches):
     @property
     def pairs_per_epoch(self):
         """Mean number of pairs per epoch. The last batch of a pass over all
-        pairs may be smaller, so epochs can have different numbers."""
+        pairs may be smaller, so the number can differ between epochs."""
         return self.num_pairs * self.batches_per_epoch / self.batches_per_pass
 
     @property

@@ -24,7 +24,7 @@ SUFFIXES = (".tsv", ".csv", ".jsonl", ".txt")
 _SNLI = ("snli_1.0_train", "snli_1.0_dev", "snli_1.0_test")
 _SICK = ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt")
 _SICK_LATER = ("TRAIN", "TRIAL", "TEST")
-# Columns of your files, and the names that public corpora give them.
+# Columns of your files, and other names that public corpora give them.
 COLUMNS = {
     "premise": (
         *("sentence1", "sentence_A", "text1", "text_A", "s1", "question1"),
@@ -40,7 +40,7 @@ COLUMNS = {
     ),
 }
 _PARTS = (("train", "training"), ("valid", "validation", "dev"), ("test",))
-# Labels, and the value that marks a pair without a label in the same file.
+# If a file has a key as a label, the key's value marks pairs without a label.
 _NO_LABEL = {"entailment": "-", "0": "-1"}
 
 
@@ -69,8 +69,8 @@ def load_pairs(
       with the columns premise, hypothesis and label, or the column names of
       SNLI, SICK or GLUE. A table with three columns needs no header. For each
       label, a tenth of the pairs is drawn for validation and a tenth for test.
-    * Three files: a list of paths, or a folder with `train`, `valid` or `dev`,
-      and `test`.
+    * Three files: a list of paths, or a folder with one file for `train`, one
+      for `valid` or `dev`, and one for `test`.
 
     Args:
         name: Name from the list above, a path, or three paths.
@@ -215,8 +215,8 @@ def read_pairs(path, optional=()):
                     row[name] = ""
                 elif not isinstance(value, str) or not value.strip():
                     raise ValueError(
-                        f"line {line}: the {name} must be a text. Received: "
-                        f"{value!r}"
+                        f"line {line}: the {name} must be non-empty text. "
+                        f"Received: {value!r}"
                     )
             if "label" in row:
                 row["label"] = row["label"].strip()
@@ -256,7 +256,7 @@ def _own_rows(paths, labels):
 
 
 def _drawn_splits(rows):
-    """Draws splits; validation and test have a tenth of each label's rows."""
+    """Draws splits; validation and test each get a tenth of each label."""
 
     def label_of(place):
         return rows[place][1]["label"]
@@ -374,7 +374,7 @@ def _sick(data_dir):
 
 
 def _records(path, columns):
-    """Yields `(file and line, *cells)` per row, with cells of `columns`."""
+    """Yields `(file and line, *cells)` per row, one cell for each column."""
     fields, where = dict.fromkeys(columns, ()), None
     with tables.naming(path):
         suffix = pathlib.Path(path).suffix.lower()

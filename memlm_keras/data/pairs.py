@@ -66,7 +66,7 @@ class PairCorpus:
 
     Args:
         name: Name for reports.
-        description: Message on how your files were read.
+        description: Message that says how your files were read.
 
     Example:
 
@@ -97,8 +97,8 @@ class PairCorpus:
         return digest.hexdigest()[:16]
 
     def batches(self, split, batch_size=50, shuffle=False, seed=0, **kwargs):
-        """Makes `PairBatches` (see there for the arguments) from a split:
-        `"train"`, `"validation"`, `"test"` or a `PairSplit`."""
+        """Makes `PairBatches` from a split: `"train"`, `"validation"`,
+        `"test"` or a `PairSplit`. For other arguments, see `PairBatches`."""
         # Only batches need Keras, whose import takes seconds.
         from memlm_keras.data.pair_batches import PairBatches
 

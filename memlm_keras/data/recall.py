@@ -27,15 +27,15 @@ class MQAR:
     token, but the value of the key. Ids from 1 to V // 2 - 1 are keys,
     larger ids are values. The D keys are all different, and so are the values.
 
-    After the D pairs, the row repeats `forgetting` of the keys (a number), each
-    with a new value. The new value is the answer to the query for this key.
+    After the D pairs, `forgetting` of the keys are repeated, each with a new
+    value. The new value is the answer to the query for this key.
 
     Args:
         vocabulary_size: Integer, V.
         length: Integer, T, number of tokens in a row.
         pairs: Integer, D, number of keys in a row, each queried once.
-        filler: `"uniform"` for random ids at all other steps, as since 2024 in
-            the code of Arora et al. (2023), or `"zeros"`, which is easier.
+        filler: `"uniform"` fills all other steps with random ids, as the code
+            of Arora et al. (2023) has done since 2024; `"zeros"` is easier.
         forgetting: Integer, number of keys whose value changes.
         power: Float, a.
 
@@ -114,8 +114,8 @@ class MQAR:
             [keys, rewritten_keys], axis=1
         )
         token_ids[:, 1:context:2] = values
-        # The largest sums of log weight and Gumbel noise are a weighted draw
-        # without replacement.
+        # The slots with the largest sums of log weight and Gumbel noise are a
+        # weighted draw without replacement.
         slots = (self.length - context) // 2
         log_weights = (self.power - 1) * np.log(np.arange(1, slots + 1))
         noisy = log_weights + generator.gumbel(size=(rows, slots))
@@ -136,8 +136,8 @@ class MQAR:
 class MQARMix:
     """Several `MQAR` tasks of different lengths, on which one model is trained.
 
-    Zoology's README trains on 4 to 64 pairs, and tests on 4 to 256 pairs in
-    rows of up to 1,024 tokens; see `zoology_mix` in `recipes/recall.py`.
+    The example in Zoology's README trains on 4 to 64 pairs, and tests on 4 to
+    256 in rows of up to 1,024 tokens: `zoology_mix` in `recipes/recall.py`.
 
     Args:
         training, test: Tuples of `(pairs, length, rows)`; `rows` is the number

@@ -42,7 +42,7 @@ def completion_questions(questions, answers, lowercase=True, tokenize="syntok"):
     The first line determines the format. For a model that was trained on novels
     from `prepare_novels`, pass the same `lowercase` and `tokenize` as to
     `prepare_novels`, and the `machine_format` files. The `machine_format` files
-    have final full stops, as the novels do. The archive recommends
+    have final full stops, as the novels do. The challenge's archive recommends
     the first 520 of the 1,040 questions for validation and the others for
     testing; Tran et al. (2016) report results for all questions.
 
@@ -256,7 +256,7 @@ def prepare_novels(
     Raises:
         FileNotFoundError: There is no `.txt` file in `folder`.
         FileExistsError: `output` exists.
-        ValueError: Two files have the same name with `.txt` and `.TXT`, the
+        ValueError: Two files differ only in `.txt` and `.TXT`, the
             encoding is unknown or wrong for a file, or a novel has no sentence.
         ImportError: `syntok`, which splits sentences, is not installed.
         OSError: `output` cannot be written.
@@ -280,7 +280,7 @@ def prepare_novels(
         codecs.lookup(encoding)
     except LookupError as error:
         raise ValueError(
-            "`encoding` must be an encoding of Python, such as 'cp1252' "
+            "`encoding` must name an encoding of Python, such as 'cp1252' "
             f"or 'latin-1'. Received: encoding={encoding!r}"
         ) from error
     files = _novels(pathlib.Path(folder), pathlib.Path(output))

@@ -18,7 +18,7 @@ from memlm_keras.data.vocabulary import tokens_of
 
 # U+2581 stands for the white space before a word.
 WORD_START = "\u2581"
-# Typographic characters, and the keyboard characters that replace them.
+# Typographic characters, and the plainer characters that replace them.
 _TYPOGRAPHIC = {
     "\u2018\u2019\u201a\u201b\u2032\u02bc\u00b4": "'",
     "\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb": '"',
@@ -37,7 +37,7 @@ class SentencePieceTokenizer:
 
     def __init__(self, model, replacements=None):
         self.model = model
-        # Tabs and the like become spaces: some models drop or encode tabs.
+        # All white space becomes spaces: some models drop or encode tabs.
         spaces = dict.fromkeys(WHITE_SPACE, " ")
         self.replacements = spaces | (replacements or {})
         self._table = str.maketrans(self.replacements)
@@ -98,7 +98,7 @@ class LongestMatchTokenizer:
     def __init__(self, tokens, unit):
         self.tokens = tokens
         self.unit = unit
-        # Control symbols, such as `<so>`, are never found in text.
+        # Control symbols, such as `<so>`, are not matched in text.
         self.matched = frozenset(
             token
             for token in tokens
@@ -158,8 +158,8 @@ class SubwordVocabulary(Vocabulary):
             U+2581), `"characters"` or `"words"`; `None` infers the kind.
         replacements: Only for a SentencePiece model: `None`, a dict from
             characters to replacement texts, or `"typographic"`, which replaces
-            typographic quotes, apostrophes and dashes by keyboard characters,
-            and drops soft hyphens. Characters that occur in `tokens` are kept.
+            typographic quotes, apostrophes and dashes with plainer characters,
+            drops soft hyphens, and keeps characters that occur in `tokens`.
 
     Raises:
         ValueError: A token is empty or repeated, a special token is missing,
@@ -193,7 +193,7 @@ class SubwordVocabulary(Vocabulary):
             except ValueError as error:
                 raise ValueError(
                     "`sentencepiece` must be the bytes of a SentencePiece "
-                    "model, or base64 of them. Received: "
+                    "model, or their base64 encoding. Received: "
                     f"{sentencepiece[:40]!r}"
                 ) from error
         self._set(
@@ -277,7 +277,7 @@ class SubwordVocabulary(Vocabulary):
             if not id.isdecimal() or not token.strip() or int(id) in tokens:
                 raise ValueError(
                     f"{path}, line {number}: expected a token, a space and an "
-                    f"id that no line before has. Received: {line[:60]!r}"
+                    f"id that no earlier line has. Received: {line[:60]!r}"
                 )
             tokens[int(id)] = token.strip()
         missing = [id for id in range(len(tokens)) if id not in tokens]
@@ -312,7 +312,7 @@ class SubwordVocabulary(Vocabulary):
         """
         if token in (self.unknown, self.end_of_sentence):
             return f" {token} ".encode()
-        # A token such as `<0xE4>` is one byte of a character without a piece.
+        # A token such as `<0xE4>` is a byte of a character that has no piece.
         if _BYTE.fullmatch(token):
             return bytes.fromhex(token[3:5])
         return token.replace(WORD_START, " ").encode()

@@ -17,11 +17,11 @@ from memlm_keras import files
 
 SUFFIXES = (".csv", ".tsv")
 _DELIMITERS = ",;\t"
-# Excel reads the delimiter from a line before the table.
+# Excel reads the delimiter from a line before the table, such as `sep=;`.
 _SEPARATOR = re.compile(r'"?sep=(.)"?\1*', re.IGNORECASE)
 # Rows read to decide whether the first row is a header.
 _ROWS = 100
-_IS_CSV = "A .tsv has no quotation marks around its cells: call the file .csv"
+_IS_CSV = "In a .tsv, cells have no quotation marks: rename the file to .csv"
 
 
 @contextlib.contextmanager
@@ -37,8 +37,8 @@ def naming(where):
 
 
 def read_texts(path, suffixes):
-    """Returns a list of pairs `(path, text)`. `path` is a text file, a folder
-    or a `.zip` archive; the last two give all files with one of `suffixes`."""
+    """Returns a list of pairs `(path, text)`. `path` is a text file, or a
+    folder or `.zip` archive whose files with one of `suffixes` are read."""
     path = pathlib.Path(path)
     remedy = f"Expected {', '.join(suffixes)}, a folder of them, or a .zip."
     found = {}
@@ -65,7 +65,7 @@ def _is_wanted(name, suffixes):
 
 
 def decode(data, name):
-    """Decodes a file as UTF-8, UTF-16 or, since Excel writes it, Windows-1252.
+    """Decodes a file as UTF-8, UTF-16 or Windows-1252, which Excel writes.
     All line ends become line feeds."""
     marked = data.startswith((b"\xff\xfe", b"\xfe\xff"))
     with naming(name):
@@ -172,7 +172,7 @@ def read_rows(lines, suffix, fields=None, optional=(), whole=True):
             raise ValueError("the table has a header but no rows")
     for number, cells in table:
         if header and [*map(_simple, cells)] == [*map(_simple, header)]:
-            raise ValueError(f"line {number} has the header again. Delete it")
+            raise ValueError(f"line {number} repeats the header. Delete it")
         if suffix == ".tsv" and any(map(_is_quoted, cells)):
             cell = next(filter(_is_quoted, cells))
             raise ValueError(f"line {number}: {cell[:40]}. {_IS_CSV}")
@@ -193,7 +193,7 @@ def _objects(lines, fields, optional):
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"line {number} is no JSON: {error}") from None
+            raise ValueError(f"line {number} is not JSON: {error}") from None
         if not isinstance(record, dict):
             raise ValueError(f"line {number} must be an object: {line[:40]!r}")
         keys = tuple(record)
@@ -244,7 +244,7 @@ def _parsed(text, delimiter, offset):
     except csv.Error as error:
         return ValueError(
             f"line {line}: {error}. A cell that begins with a quotation mark "
-            "must end with one, and have two for each within"
+            "must end with one, and double each quotation mark within"
         )
     finally:
         csv.field_size_limit(limit)

@@ -25,7 +25,7 @@ _SUMS = "checksums.json"
 _TRIES = 3
 # Maximum number of bytes in a line; a longer line raises an error.
 _LONGEST_LINE = 2**26
-# Texts of at least `_LEAST_PROGRESS` bytes get a progress bar. The bar begins
+# Texts of at least `_LEAST_PROGRESS` bytes get a progress bar. The bar appears
 # after `_BEFORE_PROGRESS` bytes, since some callers read only the first lines.
 _LEAST_PROGRESS, _BEFORE_PROGRESS = 20_000_000, 10_000_000
 # `notes` reports unknown characters only above this share of a text.
@@ -83,7 +83,7 @@ class EnteredText:
             yield (
                 f"{number:,} of {self.characters:,} characters are in no "
                 f"{unit} of the vocabulary: {examples}. If the training text "
-                "has other characters for them, use those."
+                "writes them in another way, do the same."
             )
 
 
@@ -175,8 +175,8 @@ class TextSource:
 
 
 class TextPart:
-    """The documents of a source whose indices are in `units`. For a source
-    without documents, `units` has indices of the lines that are not blank."""
+    """Part of a source: the documents with the indices `units`. If the source
+    has no documents, `units` are the indices of lines that are not blank."""
 
     def __init__(self, source, units):
         self.source = source
@@ -201,7 +201,7 @@ class TextPart:
 
 
 class FileSource:
-    """A source whose sentences the function `read` yields from each file."""
+    """A source with the sentences that the function `read` yields per file."""
 
     def __init__(self, kind, files, read, has_documents=False):
         self.kind = kind
@@ -226,8 +226,8 @@ def files_identity(files):
 
 def read_documents(paths, document_start=None, part=1, parts=1):
     """Iterates over documents as pairs `(name, lines)`; `paths` are files and
-    folders of `.txt` files. With `parts`, reads only part number `part` of
-    equal parts. With `document_start`, a file has many documents."""
+    folders of `.txt` files. Reads only part number `part`, from 1, of `parts`
+    equal parts. With `document_start`, a file may have many documents."""
     sources = [
         TextSource(file, document_start=document_start)
         for path in paths
@@ -260,7 +260,7 @@ def _chosen_documents(sources, chosen, numbered):
 
 
 def _progress(name, files):
-    """Returns a callback for read bytes; large files get a progress bar."""
+    """Returns a callback that counts bytes; large files get a progress bar."""
     size = sum(file.stat().st_size for file in files)
     if size < _LEAST_PROGRESS:
         return lambda count: None
@@ -284,7 +284,7 @@ def read_lines(path, advance=lambda count: None):
     """Yields the lines of a UTF-8 file, without line ends. For each line, calls
     `advance` with the number of its bytes."""
     # Lines end with line feeds, or carriage returns if a file has no line feed.
-    # Other characters at which `str.splitlines` splits occur within sentences.
+    # Other characters at which `str.splitlines` splits may be in sentences.
     offset = 0
     with open(path, "rb") as file:
         read_line = functools.partial(file.readline, _LONGEST_LINE + 1)
@@ -419,7 +419,7 @@ class Split:
         return len(self.tokens)
 
     def longest_first(self):
-        """Returns a `Split` with the longest documents first; then rows of
+        """Returns a `Split` with the longest documents first, so that rows of
         batches have similar lengths. Without documents, raises `ValueError`."""
         if self.document_starts is None:
             raise ValueError(
@@ -535,9 +535,9 @@ def fingerprint(*parts):
 
 
 def stored(cache_dir, kind, name, make, read):
-    """Returns `read(folder)` of the cache folder `kind/name`. If the folder is
-    missing or damaged, `make(folder)` writes it first. An intact folder is not
-    written again, so `name` must identify the contents."""
+    """Returns `read(folder)` for the cache folder `kind/name`. If the folder
+    is missing or damaged, `make(folder)` writes it first. An intact folder is
+    not written again, so `name` must identify the contents."""
     folder = pathlib.Path(cache_dir) / kind / name
     for _ in range(_TRIES):
         try:

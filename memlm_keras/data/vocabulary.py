@@ -47,12 +47,12 @@ class Tokenizer:
               scripts, so that words are separated from punctuation and digits:
               `"can't stop."` becomes `can ' t stop .`, and `"<unk>"` three
               tokens. Punctuation and digits share a script, so `1800),` stays
-              one token. (`tensorflow_text.UnicodeScriptTokenizer` joins
-              characters of one script across a space.)
+              one token. (Unlike this option, `UnicodeScriptTokenizer` of
+              tensorflow_text joins characters of one script across a space.)
             * `"characters"`: between all characters, for text without spaces
               between words, such as Chinese.
-        lowercase: Whether to change letters to lower case. Unlike with
-            `str.lower`, a Greek sigma is the same at any place in a word.
+        lowercase: Whether to change letters to lower case. Unlike `str.lower`,
+            this gives a Greek sigma the same form at any place in a word.
         numbers: Token that replaces all numbers, such as `"N"`; or `None`.
 
     Raises:
@@ -111,7 +111,7 @@ class Tokenizer:
 
 @functools.cache
 def lower_case():
-    """Returns a dict from the code points of letters to those of lower case.
+    """Returns a dict from code points of letters to those of their lower case.
     `İ` becomes a plain `i`, as in Unicode's simple mapping."""
     lowered = ((code, chr(code).lower()) for code in range(_CODE_POINTS))
     return {
@@ -351,7 +351,7 @@ class Vocabulary:
 
     def count_words(self, ids):
         """Counts the words in an array of ids, for perplexity per word. In this
-        class, every token is a word, also the end-of-sentence token."""
+        class, every token is a word, including the end-of-sentence token."""
         return int(np.size(ids))
 
     def count_characters(self, ids):

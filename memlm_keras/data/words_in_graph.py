@@ -13,7 +13,7 @@ from memlm_keras.data.vocabulary import lower_case
 
 
 class Words:
-    """A vocabulary as TensorFlow operations; modules track its `resources`."""
+    """Vocabulary as TensorFlow operations; modules must track `resources`."""
 
     def __init__(self, vocabulary):
         self.tokens = tf.constant(vocabulary.tokens)
@@ -42,7 +42,7 @@ class Words:
         )
 
     def encode(self, text):
-        """Returns ragged int32 ids of texts `(B,)`, as `Vocabulary.encode`."""
+        """Encodes texts `(B,)`, as ragged int32; see `Vocabulary.encode`."""
         return self.look_up(self.tokenize(text))
 
     def look_up(self, tokens):
@@ -55,13 +55,13 @@ class Words:
         return self._tokenizer.tokenize(text)
 
     def detokenize(self, ids):
-        """Returns texts `(B,)` from ragged ids, as `Vocabulary.detokenize`."""
+        """Joins ragged ids into texts `(B,)`; see `Vocabulary.detokenize`."""
         written = tf.strings.reduce_join(
             tf.gather(self._parts, ids), axis=1, separator=self._separator
         )
         if self._separator:
             return written
-        # A text may begin or end within a character, which is replaced here.
+        # Replace incomplete characters, with which a text may begin or end.
         text = tf.strings.unicode_transcode(written, "UTF-8", "UTF-8")
         return tf.strings.reduce_join(
             split_at_white_space(text), axis=1, separator=" "
@@ -146,7 +146,7 @@ class LongestMatchInGraph(tf.Module):
         )
 
     def _pieces(self, words):
-        """Splits words `(N,)` into pieces; a loop cuts one off each word."""
+        """Splits words `(N,)`; each loop step cuts one piece off each word."""
         lengths = tf.range(self._rules.longest, 0, -1)
 
         def cut(rest, pieces):
@@ -181,7 +181,7 @@ class LongestMatchInGraph(tf.Module):
 
 
 def split_at_white_space(text):
-    """Splits texts `(B,)` as `str.split` into a ragged tensor of tokens."""
+    """Splits texts `(B,)` like `str.split`, into a ragged tensor of tokens."""
     # `tf.strings.split` splits at fewer characters than Python.
     return tf.strings.split(
         tf.strings.regex_replace(text, f"[{WHITE_SPACE}]", " ")
@@ -189,7 +189,7 @@ def split_at_white_space(text):
 
 
 def split_at_scripts(text):
-    """Splits texts `(B,)` where the script changes, into ragged tokens."""
+    """Splits texts at white space and script changes, into ragged tokens."""
     decoded = tf.strings.unicode_decode(text, "UTF-8")
     codes, edges = decoded.flat_values, decoded.row_splits
     # `value_rowids` gives the same `rows`, but uses more memory.

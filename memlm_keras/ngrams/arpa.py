@@ -32,7 +32,7 @@ _NGRAMS_AT_ONCE = 2**16
 
 
 def read_arpa(path, vocabulary, verbose=1):
-    """Reads an ARPA file from any program, plain or compressed by gzip.
+    """Reads an ARPA file from any program, plain or compressed with gzip.
 
     A file with the word `<s>` or `</s>` has sentence boundaries. `</s>` becomes
     the vocabulary's end-of-sentence token, and `<unk>` or `<UNK>` its unknown
@@ -294,10 +294,10 @@ def _shown(line):
 def write_arpa(model, path, vocabulary, verbose=1):
     """Writes a back-off model as an ARPA file, atomically.
 
-    Numbers have nine digits, and the unknown token is written as `<unk>`. With
-    sentence boundaries, the end-of-sentence token is written as `<s>` at the
-    beginning of an n-gram and as `</s>` at its end. Without boundaries, the
-    file lacks `<s>` and `</s>`, so programs must not add these to a text.
+    Numbers have nine significant digits; the unknown token becomes `<unk>`.
+    With sentence boundaries, the end-of-sentence token is `<s>` at the
+    beginning of an n-gram and `</s>` at its end. Without boundaries, the file
+    lacks `<s>` and `</s>`; programs that read it must not add these to a text.
 
     Args:
         model: `memlm_keras.ngrams.BackoffModel`.

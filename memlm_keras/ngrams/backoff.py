@@ -107,7 +107,7 @@ class Scorer(abc.ABC):
 
     @abc.abstractmethod
     def log_probabilities(self, contexts):
-        """Computes the natural-log probability of every word after contexts.
+        """Computes natural-log probabilities of all words after each context.
 
         Args:
             contexts: Integers `(contexts, length)`, the tokens before the
@@ -219,7 +219,7 @@ class Scorer(abc.ABC):
         return scores.reshape(-1, time), weights.reshape(-1, time)
 
     def perplexity(self, text, verbose=1):
-        """Computes the perplexity of a text, including its ends of sentences.
+        """Computes the perplexity of a text, including end-of-sentence tokens.
 
         Args:
             text: See `score`; at least one token.
@@ -264,7 +264,7 @@ class BackoffModel(Scorer):
     `read_arpa` make such models.
 
     Args:
-        sentence_boundaries: Boolean, whether contexts end at ends of sentences.
+        sentence_boundaries: Boolean, whether contexts stay within a sentence.
         tables: List of `NGramTable` from order 1; `None` before training.
 
     Example:

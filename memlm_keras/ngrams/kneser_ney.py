@@ -36,15 +36,15 @@ class KneserNey(BackoffModel):
 
     **Sentences.** By default, lines are independent, and `<eos>`, id 0, ends
     each line. SRILM and KenLM write `</s>` for a predicted `<eos>`, and `<s>`
-    for the `<eos>` of the line before, with which contexts begin. The token
-    `<s>` is not counted as a word. As in KenLM, the count of an n-gram that
-    begins with `<s>` is its number of occurrences in every order, and `<s>` is
-    one of the words before an n-gram. With `sentence_boundaries=False`, `<eos>`
-    is an ordinary word of one long text. One `<eos>` is assumed before a text.
+    for the `<eos>` of the line before, where contexts begin. `<s>` is not
+    counted as a word. As in KenLM, the count of an n-gram that begins with
+    `<s>` is its number of occurrences in every order, and N1+ counts `<s>` as
+    a word before an n-gram. With `sentence_boundaries=False`, `<eos>` is an
+    ordinary word of one long text. One `<eos>` is assumed before a text.
 
     **Cut-offs.** N-grams that occur fewer than `minimum_counts` times are left
-    out and their mass goes to the order below, as with KenLM's `--prune`.
-    Cut-offs do not change discounts and lower-order counts.
+    out and their probability goes to the order below, as with KenLM's
+    `--prune`. Cut-offs do not change discounts or lower-order counts.
 
     The model ignores document boundaries.
 
@@ -67,9 +67,9 @@ class KneserNey(BackoffModel):
                 D_2  = 2 - 3 Y n_3 / n_2
                 D_3+ = 3 - 4 Y n_4 / n_3
 
-            (Section 3). If an n_i in these formulas is zero, or a discount is
-            not positive, `fit` warns, and the discounts of the order are 0.5, 1
-            and 1.5 for `"modified"`, and 0.5 for `"original"`.
+            (Chen and Goodman, Section 3). If, for an order, an n_i in these
+            formulas is zero or a discount is not positive, `fit` warns and
+            uses 0.5, 1 and 1.5 for `"modified"`, or 0.5 for `"original"`.
         minimum_counts: Integer for all orders of at least 2, or a list of
             ascending integers, one for each order. 1 keeps all n-grams.
         sentence_boundaries: Whether lines are independent.
@@ -78,7 +78,7 @@ class KneserNey(BackoffModel):
         found_discounts: After `fit`, list of three floats for each order.
 
     Raises:
-        ValueError: if an argument is not as described above.
+        ValueError: An argument is not as described above.
 
     Example:
 
@@ -282,7 +282,7 @@ def _explicit_discounts(discounts, order):
         if not all(0 <= d <= count for count, d in enumerate(triple, start=1)):
             raise ValueError(
                 "Each of `discounts` must be at least 0 and at most the count "
-                f"that it is taken from (1, 2, 3). {received}"
+                f"that it is subtracted from (1, 2, 3). {received}"
             )
     return triples
 

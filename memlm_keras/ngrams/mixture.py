@@ -101,7 +101,7 @@ class UnigramCache(Scorer):
         """Computes the natural-log probability of every word, -inf for words
         that are not cached.
 
-        See `Scorer.log_probabilities`. A context has the tokens of a cache."""
+        See `Scorer.log_probabilities`. Each context fills a cache."""
         contexts = token_ids(contexts, self.vocabulary_size, "contexts", ndim=2)
         contexts = contexts[:, -self.size :]
         rows, length = contexts.shape
@@ -204,7 +204,7 @@ def mix(models, text, verbose=1):
 def mixture_weights(scores):
     """Computes the best weights for a mixture by expectation maximization.
 
-    Starts from equal weights, and repeats
+    Starts from equal weights, and repeats, at most 10,000 times,
 
         weights_k <- mean_t weights_k p_k(t) / sum_j weights_j p_j(t)
 
