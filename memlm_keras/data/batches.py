@@ -246,8 +246,8 @@ class Batches(TokenBatches):
             self._ends = np.append(self._starts[1:], self.num_tokens)
         elif shuffle:
             raise ValueError(
-                "`shuffle=True` reorders documents, so it needs "
-                "`document_starts`. Received: document_starts=None"
+                "`shuffle=True` needs `document_starts`, to reorder whole "
+                "documents. Received: document_starts=None"
             )
         else:
             # Each row reads one contiguous part of the text like a document.

@@ -146,7 +146,7 @@ def load(
         cache_dir: Folder for downloads and encoded text. The default is the
             environment variable `MEMLM_KERAS_HOME` or `~/.keras/memlm_keras`.
         vocabulary: `Vocabulary` for all splits; `None` builds one from the
-            training text.
+            training text. The corpus `"embedded"` always has its own.
         verify: Whether to check the files' sizes and checksums. For `"cbt"`,
             only the downloaded archive has a checksum.
         vocabulary_size: Largest number of entries, including the two special

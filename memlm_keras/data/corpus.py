@@ -356,7 +356,7 @@ def load_text(
             builds one from the training text with the next five arguments.
         vocabulary_size, minimum_count: `size` and `minimum_count` of
             `Vocabulary.build`. By default, words that occur once become the
-            unknown token, so that a model learns its embedding.
+            unknown token, unless the training text already has that token.
         tokenize, lowercase, numbers: `split`, `lowercase` and `numbers` of
             `Tokenizer`; `tokenize=None` is `"white_space"`.
         document_start: `None`, or a regular expression that matches at the

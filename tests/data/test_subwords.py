@@ -205,7 +205,7 @@ def test_a_corpus_of_pieces(write):
     "text, message",
     [
         ("a 0\nb\n", "line 2: expected a token, a space and an id.*'b'"),
-        ("a 0\nb 0\n", "line 2: .* no line before has"),
+        ("a 0\nb 0\n", "line 2: .* no earlier line has"),
         ("a 0\nb 2\n", r"ids of .* must be 0 to 1, .*Missing: \[1\]"),
         ("", "Missing: "),
         ("a 0\nb 1\n", "`unknown` must be one of the tokens.*<UNK>"),

@@ -88,7 +88,7 @@ def test_headers_are_known_by_their_names(text, tmp_path):
         ("a.csv", b"\xff\xfea\0\n", "a.csv: line 1 has .*not utf-16"),
         ("a.tsv", '"a"\t"b"\n"1"\t"2"\n', "line 1: .*rename the file to .csv"),
         ("a.tsv", 'a\tb\n1\t"x ""y"""\n', "line 2: .*rename the file to .csv"),
-        ("a.csv", "\ufeffa,b\n1,2\n\ufeffA,b\n", "line 3 has the header aga"),
+        ("a.csv", "\ufeffa,b\n1,2\n\ufeffA,b\n", "line 3 repeats the header"),
         ("a.csv", b"PK\3\4\0\0\x8d", "line 1 has the byte 0x8d"),
         ("a.jsonl", '{"a": 1}\n[1]\n', "line 2 must be an object"),
         ("a.jsonl", "\n{", "line 2 is not JSON"),
