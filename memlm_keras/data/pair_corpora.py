@@ -215,7 +215,7 @@ def read_pairs(path, optional=()):
                     row[name] = ""
                 elif not isinstance(value, str) or not value.strip():
                     raise ValueError(
-                        f"line {line}: the {name} must be non-empty text. "
+                        f"line {line}: the {name} must be a non-empty string. "
                         f"Received: {value!r}"
                     )
             if "label" in row:

@@ -174,7 +174,7 @@ def test_pairs_without_a_gold_label_are_left_out(names, tmp_path):
         ({"a.tsv": [(a, b, a) for a, b, _ in OWN]}, r"\(20 labels of 20 pa"),
         ({"a.tsv": OWN[:3]}, r"\(2 labels of 3 pairs\)"),
         ({"a.tsv": [*OWN, ("a", " ", "no")]}, "line 22: the hypothesis must"),
-        ({"a.tsv": [*OWN, ("a", "b", "")]}, "line 22: the label must be non-empty"),
+        ({"a.tsv": [*OWN, ("a", "b", "")]}, "line 22: the label must be a"),
         (
             {"train.tsv": OWN, "dev.tsv": OWN, "test.tsv": [("a", "b", "x")]},
             "test.tsv: line 2: the label must be one of no, yes.*'x'",
