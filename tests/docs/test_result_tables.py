@@ -251,7 +251,7 @@ def test_the_readme_in_short():
             for words, row in (
                 ("attention is", "attention"),
                 ("key-value-predict attention", "key_value_predict"),
-                ("a wide LSTM without a memory,", "lstm_projected"),
+                ("a wide LSTM without a memory, is", "lstm_projected"),
             )
         ),
         f"{small} on Penn Treebank ({seeds[:-1]} seeds), and "
