@@ -57,7 +57,7 @@ def require_one_of(name, value, choices):
 
 
 def require_instance(name, value, cls, what):
-    """Raises `ValueError`, with the text `what`, unless `value` is a `cls`."""
+    """Raises `ValueError` unless `value` is a `cls`, described by `what`."""
     if not isinstance(value, cls):
         raise ValueError(f"`{name}` must be {what}. Received: {name}={value!r}")
 
@@ -99,7 +99,7 @@ def require_token_ids(name, ids, vocabulary_size, ndim=2, minimum_time=1):
         ids = ops.convert_to_numpy(ids)
     except ValueError as error:
         raise ValueError(
-            f"`{name}` must be of shape {form}, with rows of one length. "
+            f"`{name}` must be of shape {form}, with rows of equal length. "
             f"Received: {name}={ids!r}"
         ) from error
     wrong_rank = not ids.ndim if ndim is None else ids.ndim != ndim
@@ -154,7 +154,7 @@ def require_vocabulary(model, vocabulary=None):
 
 
 def require_streaming(what, model):
-    """Raises `ValueError` that names `what`, unless `model` is causal."""
+    """Raises a `ValueError` that names `what` unless `model` is causal."""
     if not model.causal:
         raise ValueError(
             f"{what} needs a causal model. Received: a model with a "

@@ -75,7 +75,7 @@ def atomic_path(path):
 def _kind(path):
     """Returns `"file"`, `"folder"`, `"device"`, or `None` if nothing exists."""
     with contextlib.suppress(OSError):
-        # One system call: another process may move the path between two.
+        # One system call, since another process may move the path between two.
         mode = os.stat(path).st_mode
         if stat.S_ISDIR(mode):
             return "folder"
@@ -171,7 +171,7 @@ def _lock(file, required=False):
     except BlockingIOError:
         pass
     except OSError:
-        # Without locks, nothing shows whether the file's creator still runs.
+        # Without locks, nothing shows whether the file's creator is running.
         if not required:
             return lock
         os.close(lock)
@@ -210,7 +210,7 @@ def hold(folder):
         with contextlib.suppress(OSError):
             who = file.read_text(encoding="utf-8") or who
         raise BlockingIOError(
-            f"{folder} is in use by {who}. Wait until that ends, or use "
+            f"{folder} is in use by {who}. Wait until it ends, or use "
             "another folder"
         )
     now = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -285,7 +285,7 @@ def _is_disk_full(error):
 
 
 def read_json(path, what, remedy="Delete it to create it again.", types=None):
-    """Reads a JSON file; `reading` describes the errors that it raises.
+    """Reads a JSON file; raises the errors that `reading` describes.
 
     `types` is a dict from keys to types. With `types`, the file must hold an
     object whose values, at any depth, have these types. Looking up a missing
@@ -395,8 +395,8 @@ def blank_weights():
 
 @contextlib.contextmanager
 def reading(path, what, remedy):
-    """Raises `FileNotFoundError` if the file is missing; turns other errors
-    into a `ValueError`, which calls `what` damaged and gives the `remedy`."""
+    """Raises `FileNotFoundError` if the file is missing; turns most other
+    errors into a `ValueError` that calls `what` damaged and gives `remedy`."""
     try:
         yield
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -415,8 +415,8 @@ def reading(path, what, remedy):
 @contextlib.contextmanager
 def open_lines(path):
     """Opens a text file, which gzip or zip may have compressed, for reading
-    bytes. Yields the file, after any byte order mark, and a function that
-    returns the fraction of the file that was read."""
+    bytes. Yields the file, positioned after any byte order mark, and a function
+    that returns the fraction of the file read so far."""
     with contextlib.ExitStack() as stack:
         raw = file = stack.enter_context(open(path, "rb"))
         size = os.fstat(raw.fileno()).st_size

@@ -33,8 +33,8 @@ class Format(NamedTuple):
     mark: str | None = None  # A file that only folders of this format have.
     backend: str = "tensorflow"
     needs_vocabulary: bool = True
-    # Dotted name of a function that returns a dict of further arguments for
-    # `writer`; the function runs before `backend` is imported.
+    # Dotted name of a function that returns a dict of further `options` for
+    # `writer`; it runs in the process that calls `export`.
     prepare: str | None = None
 
 

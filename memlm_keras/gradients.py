@@ -115,9 +115,9 @@ def divide_by_length(parts, least=UNIT, axis=None):
 
 
 def divide_by_length_gradient(divided, length, upstream, least, axis=None):
-    """Returns the gradients of `divide_by_length` for its argument `parts`.
+    """Returns the gradients of `divide_by_length` with respect to `parts`.
     `divided` are its results, and `length` the lengths of the vectors."""
-    # A longer vector has the same quotient: remove the component along it.
+    # Lengthening a vector changes no result: remove the component along it.
     along = _sum_of_products(divided, upstream, axis)
     along = ops.where(length > least[0], along, ops.zeros_like(along))
     divisor = ops.maximum(length, least[1])

@@ -17,7 +17,7 @@ class Int8Kernels(Configured):
     """
 
     def quantize(self, mode=None, type_check=True, config=None):
-        """Quantizes the matrices as Keras does the kernel of `Dense`."""
+        """Quantizes the matrices as Keras quantizes the kernel of `Dense`."""
         if mode != "int8":
             raise NotImplementedError(
                 f'A {type(self).__name__} can only be quantized to "int8". '
@@ -82,7 +82,7 @@ class Int8Kernels(Configured):
 
 def expanded(layer):
     """Returns a copy of a layer or cell whose int8 matrices are floats, so that
-    a loop need not convert them. Returns `layer` if no matrix is int8."""
+    a loop need not convert them. May return `layer` if no matrix is int8."""
     new = {}
     if hasattr(layer, "cell"):
         new = {"cell": expanded(layer.cell)}
@@ -116,7 +116,7 @@ class DistinctKernels(Int8Kernels):
         )
 
     def add_bias(self, values, units):
-        """Adds a bias that repeats each of `values`, `units` times."""
+        """Adds a bias with `units` copies of each of `values`."""
         return self.add_weight(
             name="bias",
             shape=(len(values) * units,),

@@ -133,7 +133,7 @@ class SlidingWindow:
 
 def banded_products(queries, values, slots):
     """Computes the inner products of each query `t` with the `slots` values
-    from `t` on; returns `(batch, time, slots)`."""
+    from position `t` on; returns `(batch, time, slots)`."""
     queries, values, join = _in_blocks(queries, values, slots)
     products = ops.matmul(queries, ops.transpose(values, (0, 2, 1)))
     return join(by_slot(products, slots))
@@ -303,8 +303,8 @@ def _stretch(by_step, tensor):
 
 
 def additive_scores(keys, queries, kernel, seen):
-    """Computes `w . tanh(key + query)` of each query `t` with the `L` keys from
-    `t` on; returns `(B, T, L)`, with any values where `seen` is false."""
+    """Computes `w . tanh(key + query)` for each query `t` and the `L` keys from
+    `t` on; returns `(B, T, L)`, with arbitrary values where `seen` is false."""
     keys, queries, kernel = map(ops.convert_to_tensor, (keys, queries, kernel))
     if (run := scores_in_loop(queries)) is not None:
         return run(keys, queries, kernel, seen)

@@ -62,9 +62,9 @@ class Paper:
         year: integer, or `None`.
         where: string, conference or archive, or `None`.
         tables: tuple of `memlm_keras.presets.Table`s.
-        matched_to: name of the row whose number of parameters the paper's other
-            rows match, by their hidden sizes; or `None`.
-        unmatched: tuple of strings, names of rows that do not match the number.
+        matched_to: name of a row, or `None`. The hidden sizes of the paper's
+            other rows were chosen to give this row's number of parameters.
+        unmatched: tuple of strings, names of rows with another number.
     """
 
     name: str
@@ -102,7 +102,7 @@ def register(paper, rows=None, **details):
 
     Args:
         paper: string, the name of the paper, with which preset names begin; or
-            a `Paper` instead of all arguments.
+            a `Paper` without other arguments.
         rows: dict of `memlm_keras.presets.Row`s by name.
         **details: `title`, `authors`, `year`, `where` and `tables` of `Paper`.
 
@@ -156,8 +156,8 @@ def register(paper, rows=None, **details):
             )
     if paper.name in _PAPERS:
         raise ValueError(
-            f"`paper` {paper.name!r} is registered already; choose another "
-            f"name than {', '.join(_PAPERS)}"
+            f"`paper` {paper.name!r} is registered already; choose a name "
+            f"other than {', '.join(_PAPERS)}"
         )
     _PAPERS[paper.name] = paper
     return paper
@@ -210,10 +210,10 @@ def get(name, /, **sizes):
             inputs with such weights is of the order r sqrt(n), so models with s
             times the paper's units need r / sqrt(s) to keep sums of the same
             size. Presets of `weissenborn2016` have `embedding_range`, the limit
-            r of embeddings, and with an associative memory `key`, `"bound"` or
-            `"unit"`. Presets of `kong2019` have `l2` and `output_bias` (bool).
-            Presets of `memlm` have `num_sampled` of `heads.TiedProjection`;
-            with the value 0, training uses all words.
+            r of embeddings; those with an associative memory also have `key`,
+            `"bound"` or `"unit"`. Presets of `kong2019` have `l2` and
+            `output_bias` (bool). Presets of `memlm` have `num_sampled` of
+            `heads.TiedProjection`; with 0, training uses all words.
 
     Returns:
         A new dict with the keys `name`, `kind` (the class, such as
@@ -221,8 +221,8 @@ def get(name, /, **sizes):
         vocabulary size), `data`, `optimizer`, `schedule`, `published`, `units`
         (of the recurrent layer) and `units_divisor`. Some presets have a `loss`
         other than the mean over tokens. Presets of `grave2017` and `memlm` have
-        `cache`, the arguments of `evaluation.choose_cache`, or `None`. The
-        `mixture` of such a `model` has no weights: training omits it. Presets
+        `cache`, the arguments of `evaluation.choose_cache`, or `None`. A
+        `NeuralCache` as `mixture` has no weights: training omits it. Presets
         of `memlm` have `dynamic`, the settings of dynamic evaluation, and
         `validation_tokens`. Presets of `kong2019` have `noise` (arguments of
         `smoothing.NoisedBatches`, or `None`), `l2`, `tuned` (the values that
@@ -269,7 +269,7 @@ def model_config(name, kind="LanguageModel", /, **overrides):
     if row.kind != kind:
         raise ValueError(
             f"The preset {name!r} is for a `memlm_keras.{row.kind}`: use the "
-            f"`from_preset` of that class. Received: a preset for a `{kind}`"
+            f"`from_preset` of that class. Received: the class `{kind}`"
         )
     config = row.preset()["model"]
     fixed = _FIXED.get(kind, set()) | (_FIXED_IF_SET & set(config))
@@ -330,8 +330,8 @@ def resized(name, row, sizes):
     scaled = [size for size in ("units", "embedding_dim") if size in sizes]
     if len(scaled) == 2 and "scale" in sizes:
         raise ValueError(
-            "`scale` contradicts `units` and `embedding_dim`: leave out one "
-            f"or the others. Received: {sizes}"
+            "`scale` contradicts `units` and `embedding_dim`: leave out "
+            f"`scale` or the other two. Received: {sizes}"
         )
     return row.resized(name, **sizes) if sizes else row
 
@@ -342,7 +342,7 @@ def load_entry_point(entry_point):
         loaded = entry_point.load()
         return loaded() if callable(loaded) else loaded
     except Exception as error:
-        # An error in another package must not stop the use of presets.
+        # An error in another package must not prevent the use of presets.
         what = entry_point.group.rpartition(".")[2]
         warnings.warn(
             f"The entry point {entry_point.name!r} = {entry_point.value!r} of "

@@ -50,7 +50,7 @@ def names():
 
     A trained model is a folder that `save_to_preset` wrote. The package
     contains some trained models; its repository contains more. The environment
-    variable `MEMLM_PRESETS` lists further folders, as in `PATH`.
+    variable `MEMLM_PRESETS` lists further folders, separated as in `PATH`.
 
     Example:
 
@@ -133,8 +133,8 @@ def load(folder, cls, **changes):
     if metadata["kind"] != cls.preset_kind:
         raise ValueError(
             f"{folder} is for a `memlm_keras.{metadata['kind']}`: use the "
-            "`from_preset` of that class. Received: a trained model for a "
-            f"`{cls.preset_kind}`"
+            "`from_preset` of that class. Received: the "
+            f"class `{cls.preset_kind}`"
         )
     for file in metadata["sha256"]:
         _require_intact(folder, file, metadata)
@@ -259,8 +259,8 @@ def _write_weights(model, path, dtype):
 
 
 def narrow(values, dtype):
-    """Converts a float32 matrix to `dtype`; other values stay. Also returns the
-    scale of int8 values, or `None` for other types."""
+    """Converts a float32 matrix to `dtype`, and leaves other values unchanged.
+    Also returns the scale of int8 values, or `None` for other types."""
     import numpy as np
 
     if values.dtype != "float32" or values.ndim < 2 or dtype == "float32":

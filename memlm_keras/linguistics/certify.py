@@ -31,7 +31,7 @@ _CUTS = (1, 2, 10, 21, 31)
 _PLACES = (0, 20)
 # Maximum number of positions in a text that are scored one by one.
 _MOST_PLACES = 32
-# Number of rows scored at once, and maximum calls of a scoring function.
+# Number of rows scored at once; maximum number of calls to score words.
 _CANDIDATES, _MOST_CALLS = 256, 1000
 
 
@@ -130,7 +130,7 @@ def certify(
     | causal | later tokens do not change earlier predictions |
     | normalised | the probabilities of all words sum to one |
     | scores before it learns | a word is scored before the model reads it |
-    | step = segment = whole | reading in pieces equals one call |
+    | step = segment = whole | reading in pieces gives the results of one call |
     | resets forget all | a text before a reset has no effect |
     | batch rows apart | other rows of a batch have no effect |
     | says the same | a second model, `same_as`, gives equal scores |
@@ -361,7 +361,7 @@ class _Reader:
 
     @property
     def places(self):
-        """Evenly spaced positions, each scored in separate model calls."""
+        """Evenly spaced positions, scored one by one."""
         step = -(-self.length // _MOST_PLACES)
         return range((self.length - 1) % step, self.length, step)
 
@@ -389,7 +389,7 @@ class _Reader:
         self.missing = dict(self.missing)
         # The method `documents` needs the model's method `score_batches`.
         if not hasattr(model, "score_batches"):
-            self.missing.setdefault("documents", "the model scores no batches")
+            self.missing.setdefault("documents", "no method `score_batches`")
 
     def draw_texts(self, seed):
         """Draws a random text, and others to read before it or in its batch."""
@@ -440,7 +440,7 @@ class _Reader:
 
     def unseen(self, place):
         """Returns the log-probabilities of all words at a position, after
-        replacing this and all later tokens by other tokens."""
+        replacing this and all later tokens with other tokens."""
         changed = self.change(self.text, place, len(self.text))
         return self.distributions(changed)[place]
 
@@ -554,7 +554,7 @@ class _Places(_Reader):
             part = self.model.log_probabilities_at(text, place, place + 1)
             weights = np.exp(np.asarray(part, "float64")[0])
             total = weights.sum()
-            # Replace about 70% of the random text by words from the model.
+            # Replace about 70% of the random text with words from the model.
             if 0 < total < np.inf and self._random.random() < 0.7:
                 text[place] = self._random.choice(self.ids, p=weights / total)
         return text
@@ -582,7 +582,7 @@ class _Adaptive(_Reader):
 
     gives_distributions = False
     missing = {
-        "pieces": "each segment is an update, so its length is a setting",
+        "pieces": "an update follows each segment, so its length matters",
         "rows": "the model reads only one row",
         "documents": "the weights keep what they learn from each document",
     }

@@ -79,7 +79,7 @@ class PairAccuracy:
     Attributes:
         pairs, paradigms: integers, the numbers of pairs and paradigms.
         accuracy: float; a tie counts as wrong.
-        half_credit: float, accuracy if a tie counts one half.
+        half_credit: float, accuracy if a tie counts as one half.
         ties: integer, number of pairs with equal scores.
         same: integer, number of ties whose two sentences have equal token ids.
         accuracy_of_rest: float, `accuracy` of the pairs whose two sentences
@@ -279,11 +279,11 @@ def minimal_pairs(
         `MinimalPairs`.
 
     Raises:
-        ValueError: for an unknown `method`, `eos` with another method than
-            `"simple"`, no pairs, and a pair without two sentences. The
-            vocabulary must exist, have the model's size, and have no token with
-            letters of both a prefix and the word after it. The model must be
-            causal and have probabilities.
+        ValueError: for an unknown `method`, `eos` with a method other than
+            `"simple"`, no pairs, or a pair without two sentences; for a
+            vocabulary that is missing or has another size, or a token that
+            spans the boundary between a prefix and the next word; and for a
+            model that is not causal or has no probabilities.
 
     Example:
 
@@ -375,7 +375,7 @@ def _as_dict(where, pair):
         if not isinstance(sentence, str) or not sentence.strip():
             raise ValueError(
                 f"{where} must have {SENTENCES[0]} and {SENTENCES[1]}, "
-                f"strings with a word. Received: {name}={sentence!r}"
+                f"strings with at least one word. Received: {name}={sentence!r}"
             )
     return pair
 
@@ -414,9 +414,9 @@ class TokenizedText:
 
 
 def token_scores(model, sentences, vocabulary, batch_size=_ROWS, verbose=0):
-    """Returns the natural-log probabilities of the tokens of `sentences`, int32
-    arrays, as described in `minimal_pairs`: float64 arrays `(tokens,)`. Equal
-    sentences get exactly equal scores."""
+    """Returns a list with a float64 array `(tokens,)` for each sentence, the
+    natural-log probabilities of its tokens, as in `minimal_pairs`. `sentences`
+    are int32 arrays; equal ones get exactly equal scores."""
     require_positive_integer("batch_size", batch_size)
     distinct = {ids.tobytes(): ids for ids in sentences}
     # Sentences are sorted by length, so that batches have little padding.
@@ -440,7 +440,7 @@ def token_scores(model, sentences, vocabulary, batch_size=_ROWS, verbose=0):
 def _score(sentences, model, vocabulary, rows):
     end = np.int32(vocabulary.end_of_sentence_id)
     if isinstance(model, StreamingModel):
-        # All batches have equally many rows, so that one shape is compiled.
+        # All batches have the same number of rows, to compile fewer shapes.
         steps = len(sentences[-1])
         tokens = np.full((rows, steps + 1), end, "int32")
         for row, ids in zip(tokens, sentences):

@@ -79,8 +79,8 @@ def perplexity_by_recency(model, batches, edges=EDGES, verbose=1):
 
     Raises:
         ValueError: for edges that are not increasing integers from 1, a model
-            without `score_batches`, and batches that do not start at the
-            beginning or do not contain each token once.
+            without `score_batches`, and batches that start in the middle
+            of an epoch or do not contain each token once.
 
     Example:
 

@@ -346,7 +346,7 @@ def count_words(text, vocabulary):
     """Counts the words of a text, for `stimulus_surprisal`.
 
     Words are tokens of the vocabulary's tokenizer. For a `SubwordVocabulary`,
-    words are separated by white space and have no punctuation at their ends.
+    words are separated by white space, without punctuation at either end.
 
     Args:
         text: `memlm_keras.data.Split`, integers `(tokens,)`, or an iterable of

@@ -112,7 +112,7 @@ class Formula:
             # Drop the sentences of Python's message that are about Python code.
             what = f"is wrong: {error.msg.split('.')[0]}"
             self._fail(what, self._places[start])
-        # Brackets become lists of one element, as Python's tree drops brackets.
+        # Brackets become lists of one element: a Python syntax tree has none.
         python = python.replace("(", "[").replace(")", "]")
         self._tree = ast.parse(python, mode="eval").body
         self._require(self._tree, truth=True)
@@ -142,11 +142,11 @@ class Formula:
                 parts = [left, right]
             case ast.BoolOp(values=parts):
                 if any(isinstance(part, ast.BoolOp) for part in parts):
-                    self._fail("needs brackets, as & and | are mixed", place)
+                    self._fail("needs brackets: & and | are mixed", place)
             case _:
                 self._fail("is not expected", place)
         if isinstance(node, (ast.Compare, ast.BoolOp)) != truth:
-            what = "compare numbers, by <, > or =" if truth else "be a number"
+            what = "compare numbers with <, > or =" if truth else "be a number"
             self._fail(f"must {what}", place)
         for part in parts:
             self._require(part, truth=isinstance(node, ast.BoolOp))
@@ -345,12 +345,12 @@ def _new(known, name, what, value):
 
 @dataclasses.dataclass(frozen=True)
 class SuiteAccuracy:
-    """Share of items with only true predictions, averaged over suites.
+    """Share of items whose predictions are all true, averaged over suites.
 
     Attributes:
         items, suites: integers, the numbers of items and suites.
         accuracy: float.
-        ties: integer, number of items with a `<` or `>` of equal numbers.
+        ties: integer, number of items with a `<` or `>` between equal numbers.
         unknown: integer, number of items with unknown words.
         interval: two floats, 95% interval over items, as in `PairAccuracy`.
     """
@@ -426,7 +426,7 @@ class SuiteResults(GroupedResults):
 def suite_results(model, suites, vocabulary=None, batch_size=128, verbose=1):
     """Evaluates the predictions of test suites.
 
-    Regions are joined by spaces to a sentence, which is read from the initial
+    Regions are joined by spaces into a sentence, which is read from the initial
     state. The surprisal of a region is the sum over its tokens, in bits, and 0
     if it is empty. The end of the sentence belongs to no region.
 
@@ -439,8 +439,8 @@ def suite_results(model, suites, vocabulary=None, batch_size=128, verbose=1):
 
     Raises:
         ValueError: for no suites, two suites with one name, a vocabulary that
-            is missing or has another size, a token with letters of two
-            regions, and a model that is not causal or has no probabilities.
+            is missing or has another size, a token that spans two regions,
+            and a model that is not causal or has no probabilities.
 
     Example:
 

@@ -37,7 +37,7 @@ class Client:
             `tensorflow-serving-api`, or `"http://host:8501"` for REST. gRPC
             sends large states several times as fast.
         model: String, name of the model on the server.
-        version: Integer, or `None` for the newest version now.
+        version: Integer, or `None` for the newest version that is ready.
         timeout: Float, seconds within which an answer must be complete.
 
     Attributes:
@@ -68,8 +68,8 @@ class Client:
             version = max(available, default=None)
         if version not in available:
             raise LookupError(
-                f"The server at {address} has no version {version} of {model!r}"
-                f" ready. It has: {sorted(available) or 'none'}."
+                f"The server at {address} has no ready version of {model!r} "
+                f"for version={version}. Ready: {sorted(available) or 'none'}."
             )
         self.version = version
 
@@ -224,19 +224,19 @@ class _Connection:
         return ConnectionError(
             f"What answers at {self._address} is not TensorFlow Serving, or "
             f"its answer is incomplete: {reason}. Is this the address of a "
-            "server, or of a proxy before it?"
+            "server, or of a proxy in front of it?"
         )
 
     def _timeout_error(self):
         return TimeoutError(
-            f"No whole answer from {self._address} within {self._timeout:g} "
+            f"No complete answer from {self._address} within {self._timeout:g} "
             "seconds. Give the client a longer `timeout`, or ask for less."
         )
 
     def _no_server(self, reason):
         return ConnectionError(
-            f"No server answers at {self._address}: {reason}. Is one started, "
-            "and is this its port: 8501 of REST, 8500 of gRPC?"
+            f"No server answers at {self._address}: {reason}. Is one running, "
+            "and is this its port: 8501 for REST, 8500 for gRPC?"
         )
 
 
@@ -311,7 +311,7 @@ class RestConnection(_Connection):
             except BaseException as error:
                 answer.set_exception(error)
 
-        # A socket's timeout limits each part, not the whole answer.
+        # A socket's timeout limits each read, not the whole answer.
         threading.Thread(target=ask, daemon=True).start()
         try:
             code, text = answer.result(self._timeout)

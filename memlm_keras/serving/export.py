@@ -53,9 +53,9 @@ def export(
 ):
     """Exports a model as a SavedModel for TensorFlow Serving, or as a file.
 
-    The exported model runs without Keras and this package. Each request sends
-    the model's state, and each answer returns it. `docs/how_to/formats.md`
-    describes the inputs and outputs in each format.
+    The exported model runs without Keras and this package, except for `"hf"`.
+    A step takes a state and returns the new one; only Triton keeps the state.
+    `docs/how_to/formats.md` describes the inputs and outputs in each format.
 
     Args:
         model: `memlm_keras.LanguageModel` or `Ensemble`; or, as a SavedModel
@@ -169,7 +169,7 @@ def check_path(path, overwrite=False, format="tf_saved_model"):
         return _check_version(path, overwrite, format)
     if suffix and path.suffix != suffix:
         raise ValueError(
-            f'`path` must end with {suffix} where format="{format}". '
+            f'`path` must end with {suffix} if format="{format}". '
             f"Received: path={path}. Try: {path.with_suffix(suffix)}"
         )
     is_ours = path.is_file() if suffix else (path / mark).exists()
@@ -193,7 +193,7 @@ def _check_version(path, overwrite, format):
     for other, about in formats().items():
         if about.suffix and path.suffix == about.suffix:
             raise ValueError(
-                '`path` must be a folder of versions where format="'
+                '`path` must be a folder of versions if format="'
                 f'{format}". Received: path={path}. Did you mean '
                 f'format="{other}"?'
             )
@@ -381,7 +381,7 @@ def _require_recogniser(vocabulary, contract, tokens):
     )
     if expected.tokens != vocabulary.tokens:
         raise ValueError(
-            "`tokens` must list the tokens of the model's vocabulary by their "
+            "`tokens` must list the model's vocabulary with the same token "
             f"ids. Received: {tokens} with {len(expected)} tokens, for a model "
             f"with {len(vocabulary)}. Train the model with the "
             "vocabulary of `SubwordVocabulary.from_tokens_file`"
@@ -397,7 +397,7 @@ def require_zero_state(model, name):
     ]
     if nonzero:
         raise ValueError(
-            f'"{name}" needs a model whose state begins with zeros, because '
+            f'"{name}" needs a model whose initial state is zero, because '
             "the engine starts from zeros. Received: a model with another "
             f"initial state in {', '.join(nonzero)}"
         )

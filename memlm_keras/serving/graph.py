@@ -14,8 +14,8 @@ from memlm_keras.models.ensemble import models_of
 # Largest number of logits in a segment; two float32 copies take 256 MiB.
 LOGITS = 2**25
 STEPS = 128  # Largest number of steps in a segment.
-# Lengths are rounded up to a multiple of this number, because fewer segments
-# save more time than the additional steps cost.
+# Scoring rounds lengths up to a multiple of this number, so that rows end
+# together: fewer segments save more time than the additional steps cost.
 _SCORED_STEPS = 8
 
 
@@ -109,7 +109,7 @@ def require_inputs(*inputs):
     ends = [-1]
     shapes = [part for one in hidden for part in (tf.shape(one), ends)]
     found = tf.concat(shapes, axis=0)
-    # The shape of a scalar is empty. Another -1 adds a value for `found[1]`.
+    # A scalar's shape is empty: with another -1, `found[1]` always exists.
     found = tf.concat([found, ends], axis=0)
     rows, time = found[0], found[1]
     names = [
@@ -216,8 +216,8 @@ def require_words(name, ids):
 
 
 class RowReader:
-    """Reads rows, sorted by length, in segments. A segment ends where the
-    shortest remaining row ends, so padding is not computed."""
+    """Reads rows, sorted by length, in segments. No segment continues after the
+    end of its shortest row, so little padding is computed."""
 
     def __init__(self, model, state):
         self.model = model
@@ -377,7 +377,7 @@ def _gather(tensors, order):
 
 def generate(reader, log_probabilities, state, options, end, most):
     """Generates tokens. Returns ids and log-probabilities `(B, longest)`,
-    padded with the end id and 0, and lengths `(B,)` with the end."""
+    padded with the end id and 0, and lengths `(B,)`, which count the end."""
     chances = tf.map_fn(
         lambda seed: tf.random.stateless_uniform((most["length"],), [seed, 0]),
         options["seed"],
@@ -428,8 +428,8 @@ def generate(reader, log_probabilities, state, options, end, most):
 
 
 def _draw(values, options, chance):
-    """Draws one of k tokens for each row of sorted log-probabilities `(B, k)`,
-    by random numbers `chance` `(B,)` in [0, 1). Returns the indices `(B,)`."""
+    """Draws one of k tokens for each row of sorted log-probabilities `(B, k)`.
+    `chance` `(B,)` has random numbers in [0, 1). Returns the indices `(B,)`."""
     places = tf.range(tf.shape(values)[1])
     allowed = places < options["top_k"][:, None]
     scaled = (values - values[:, :1]) / options["temperature"][:, None]
@@ -453,8 +453,8 @@ class StreamedStep:
             name: keras.ops.convert_to_numpy(value)[0]
             for name, value in model.initial_state(1).items()
         }
-        # A state without elements is no input of the step. A pointer with a
-        # window of one word, for example, has such a state.
+        # A state without elements is not an input of the step. For example, a
+        # pointer with a window of one word has such a state.
         self.initial = {
             name: value for name, value in state.items() if value.size
         }

@@ -39,8 +39,8 @@ def trace(model, options):
         log_probabilities, state = read(token_ids, state)
         seen = set()
         for name, value in state.items():
-            # Each tensor has only one name. If a state is the same tensor as an
-            # input or another state, copy it: the converter keeps `maximum`.
+            # Each tensor has only one name. A state that is also an input or
+            # another state is copied by `maximum`, which the converter keeps.
             source = value.op.inputs[0]
             if source.op.type == "Placeholder" or source.ref() in seen:
                 state[name] = tf.maximum(value, value)

@@ -32,7 +32,7 @@ def write(model, vocabulary, options, path):
         value.type.tensor_type.shape.dim[axis].dim_param = "rows"
     for name, value in contract.facts().items():
         if not isinstance(value, str):
-            # C++ programs may search this JSON for words, and read no escapes.
+            # C++ programs may search this JSON without decoding escapes.
             value = json.dumps(value, ensure_ascii=False)
         written.metadata_props.add(key=name, value=value)
     with open(path, "wb") as file:
@@ -225,7 +225,7 @@ class SherpaOffline(NamedState):
         x = _some_rows(x)
         lengths = tf.cast(x_lens, tf.int32)[:, None]
         places = tf.range(tf.shape(x)[1] + 1)[None]
-        # Padding may have an invalid id: replace it by the end id.
+        # Padding may have an invalid id: replace it with the end id.
         words = tf.where(places[:, :-1] < lengths, tf.cast(x, tf.int32), end)
         ends = tf.fill((tf.shape(x)[0], 1), end)
         scores, _ = self.model.backbone.score(
@@ -263,9 +263,9 @@ CONTRACTS = {
 
 # === Keras' LSTM and GRU as ONNX's operators ===
 #
-# While a model is traced, such a layer is a placeholder operator in the
-# TensorFlow graph, which the converter replaces. Other layers, and LSTM or GRU
-# with other activations, are traced as usual.
+# While a model is traced, an LSTM or GRU with Keras' default activations is a
+# placeholder operator in the TensorFlow graph, which the converter replaces.
+# Other layers are traced as usual.
 
 # ONNX's operator for each cell, and Keras' gate indices in ONNX's order.
 _OPERATORS = {
@@ -302,7 +302,7 @@ def _call(layer):
     def call(sequences, initial_state=None, mask=None, training=False):
         if initial_state is None:
             initial_state = layer.get_initial_state(tf.shape(sequences)[0])
-        # ONNX's first axis is time; another axis is for directions.
+        # In ONNX, time is the first axis, and directions have an extra axis.
         outputs, *states = tf.raw_ops.PyFunc(
             input=[
                 tf.transpose(sequences, (1, 0, 2)),
@@ -343,7 +343,7 @@ def onnx_weights(cell):
 
 
 def _replace(context, node, name, arguments):
-    """Replaces the `PyFunc` that stands for a layer by ONNX's LSTM or GRU."""
+    """Replaces the `PyFunc` that stands for a layer with ONNX's LSTM or GRU."""
     operator, after = node.get_attr_str("token").split()
     attributes = {"hidden_size": context.get_shape(node.input[2])[2]}
     if operator == "GRU":
@@ -361,7 +361,7 @@ def _log1p(context, node, name, arguments):
 
 
 def _put(context, node, operator, inputs, attributes=None):
-    """Replaces a node by an ONNX operator."""
+    """Replaces a node with an ONNX operator."""
     place = {
         "outputs": list(node.output),
         "shapes": node.output_shapes,
@@ -376,7 +376,7 @@ def _put(context, node, operator, inputs, attributes=None):
 _TYPES = {"float32": "TYPE_FP32", "int32": "TYPE_INT32", "int64": "TYPE_INT64"}
 _ROWS = 64
 _LABELS = "tokens.txt"
-# Triton ends a sequence after ten idle minutes; its default is a second.
+# Triton ends a sequence after ten idle minutes; the default is one second.
 _IDLE_MICROSECONDS = 600_000_000
 
 _CONFIG = """\

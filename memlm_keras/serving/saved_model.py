@@ -37,13 +37,13 @@ _PAGE = """\
 ## Use, and its limits
 
 The model is meant for text like its training text: on other text its numbers
-mean little. Its output is not checked, and repeats the training text, errors
-and biases included. {licence}
+mean little. Its output is not checked, and may repeat the training text, with
+its errors and biases. {licence}
 
 ## Signatures
 
-The first size is the number of rows, and `?` is any size. The documentation of
-`memlm_keras.serving.export` has the rest.
+The first size is the number of rows, and `?` is any size. In memlm_keras,
+`docs/how_to/formats.md` describes the inputs and outputs.
 
 | signature | inputs | outputs |
 |---|---|---|
@@ -51,13 +51,13 @@ The first size is the number of rows, and `?` is any size. The documentation of
 
 {state}## Requests
 
-A request of each signature, to be sent to a server by REST{but}:
+Example requests for the signatures{but}. To send one to a server by REST:
 
     curl -d @requests/{first}.json http://localhost:8501/v1/models/NAME:predict
 
 {requests}
 
-A server is warmed up by such requests before it answers.
+A server runs such requests to warm up before it answers others.
 """
 _TOKEN_IDS = tf.TensorSpec((None, None), tf.int32)
 _TEXT = tf.TensorSpec((None,), tf.string)
@@ -66,8 +66,8 @@ _FLOATS = tf.TensorSpec((None,), tf.float32)
 
 
 def write(model, vocabulary, options, path):
-    """Writes a SavedModel. `options` has the arguments of the class of its
-    signatures, and `card`, a dict of facts for the model card."""
+    """Writes a SavedModel. `options` contains the arguments of the signatures'
+    class, and `card`, a dict of facts for the model card."""
     options = dict(options)
     card = options.pop("card")
     kind = LanguageModelSignatures
@@ -75,8 +75,8 @@ def write(model, vocabulary, options, path):
         kind = EntailmentSignatures
     signatures = kind(model, vocabulary, **options)
     functions = signatures.concrete_functions()
-    # The model is no attribute of the module, or else its state variables would
-    # be saved, and all requests would share one state.
+    # The model is not an attribute of the module, or else its state variables
+    # would be saved, and all requests would share one state.
     module = tf.Module()
     module.words = signatures.words.resources
     module.weights = functions["serving_default"].variables
@@ -549,8 +549,8 @@ def _write_card(functions, requests, facts, folder):
     page = _PAGE.format(
         licence="The licence is above."
         if "licence" in facts
-        else "This page does not know the licence of that text: ask those\n"
-        "who trained the model.",
+        else "The licence of the training text is not recorded: ask\n"
+        "those who trained the model.",
         title=facts.pop("name"),
         facts="\n".join(
             f"* {key}: {value:,}"
@@ -564,7 +564,7 @@ def _write_card(functions, requests, facts, folder):
             for name, function in functions.items()
         ),
         state=_state_section(functions),
-        but="" if len(written) == len(requests) else ", but the largest",
+        but="" if len(written) == len(requests) else ", except the largest",
         first="score" if "score" in written else written[0],
         requests="\n".join(f"* `requests/{name}.json`" for name in written),
     )
@@ -580,8 +580,8 @@ def _state_section(functions):
     )
     return (
         "## State\n\n"
-        f"{size:,} bytes a row go in and come out with each `step`. Another "
-        "model or another version refuses it.\n\n"
+        f"Each `step` receives and returns {size:,} bytes of state per row. "
+        "Another model or version rejects this state.\n\n"
     )
 
 

@@ -59,7 +59,7 @@ def test_formulas(text, expected):
         ("[1 < 2] < 3", "character 2: '1' must be a number"),
         ("1 < 2 & 3", "character 9: '3' must compare numbers"),
         ("1 < 2 & 2 < 3 | 3 < 4", "character 1: '1' needs brackets"),
-        ("(1;%a%) + 3", "must compare numbers, by <, > or ="),
+        ("(1;%a%) + 3", "must compare numbers with <, > or ="),
     ],
 )
 def test_formulas_with_errors(text, message):

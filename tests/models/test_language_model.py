@@ -307,7 +307,7 @@ def test_what_calls_and_fit_refuse():
         (model.fit, (bad, good), "below the vocabulary size 9"),
         (model.fit, (good, bad), "below the vocabulary size 9"),
         (model, (good[:, :0],), r"at least 1. Received.*\(2, 0\)"),
-        (model, ([[1, 2], [3]],), "rows of one length"),
+        (model, ([[1, 2], [3]],), "rows of equal length"),
         (model.fit, (good,), "`y` must hold the next token"),
         (model.train_on_batch, (good,), "`y` must hold the next token"),
         (model.evaluate, (good,), "`y` must hold the next token"),

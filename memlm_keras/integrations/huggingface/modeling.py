@@ -31,7 +31,7 @@ _IGNORED = -100  # Label that the loss in transformers ignores.
 # The module in `_MODULE` sets the backend before `import_module` imports Keras.
 # A line such as `import memlm_keras` would import Keras too early: transformers
 # first imports all packages in `import` lines, to check that they exist.
-_MODULE = '''"""Loads this folder where `trust_remote_code=True`. It is not
+_MODULE = '''"""Loads this folder if `trust_remote_code=True`. It is not
 needed after `import memlm_keras.integrations.huggingface.modeling`."""
 
 import importlib
@@ -104,12 +104,12 @@ class MemlmForCausalLM(
 ):
     """A language model of this package as a `transformers` model.
 
-    `wrap` makes it. The wrapper and the wrapped model share parameters and
+    `wrap` creates it. The wrapper and the wrapped model share parameters and
     dtypes, so training one of them trains both.
 
     Args:
         config: `MemlmConfig`.
-        lm: the model to wrap; `None` makes one from the config, with random
+        lm: the model to wrap; `None` creates one from the config, with random
             weights.
 
     Attributes:
@@ -122,7 +122,7 @@ class MemlmForCausalLM(
             padding; it may also begin with the time steps of earlier calls.
             Padding can be anywhere in a row and does not change the state.
         cache: `MemlmCache` or `None`. `forward` updates the cache in place.
-            `past_key_values` is another name of `cache`.
+            `past_key_values` is another name for `cache`.
         labels: int tensor `(batch, time)`, such as `input_ids`. The loss is the
             mean in nats over labels, except the first label of each row, labels
             of -100, and labels at or right after padding.
@@ -134,11 +134,11 @@ class MemlmForCausalLM(
 
     Raises:
         ValueError: for an id above `vocab_size` or below 0, unless
-            `attention_mask` marks padding.
+            `attention_mask` marks it as padding.
     """
 
     config_class = MemlmConfig
-    # Assisted generation would have to undo steps, which a state cannot.
+    # Assisted generation undoes steps, which is impossible with a state.
     _is_stateful = True
 
     def __init__(self, config, lm=None):

@@ -35,7 +35,7 @@ _VERSION = "1.30.0"
 _NAME = f"onnxruntime-web-{_VERSION}.tgz"
 _URL = f"https://registry.npmjs.org/onnxruntime-web/-/{_NAME}"
 _SHA256 = "d2228df7e4616bc3348bf504ee888f3bec43789a273f0a63f3e68d203ce3bf71"
-# Smaller matrices are stored as float32; other ones with fewer bits.
+# Smaller matrices are stored as float32; larger ones with fewer bits.
 _LEAST = 256
 # Maps numbers in SentencePiece's files to the algorithms for which they stand.
 _KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
@@ -65,8 +65,8 @@ def fetch_engine():
     except Exception as error:
         raise ConnectionError(
             f"The page needs the engine onnxruntime-web {_VERSION}, which "
-            f"could not be fetched ({' '.join(str(error).split())}). Fetch "
-            f"{_URL} by hand, with SHA-256 {_SHA256}, and put it at {place}"
+            f"could not be fetched ({' '.join(str(error).split())}). Download "
+            f"{_URL} (its SHA-256 is {_SHA256}) to {place}"
         ) from error
 
 

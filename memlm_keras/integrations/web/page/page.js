@@ -147,7 +147,7 @@ async function add(id, token) {
   entries.push(entry);
   let bytes = entry.logs.byteLength;
   for (const name in entry.state) bytes += entry.state[name].data.byteLength;
-  // Words after a change are read again.
+  // Frees an old entry's state. After a change there, words are read again.
   const old = entries[entries.length - 1 - Math.ceil(KEPT_BYTES / bytes)];
   if (old) old.state = old.logs = null;
 }
@@ -283,7 +283,7 @@ function show() {
   const each = [...times].sort((a, b) => a - b)[times.length >> 1].toFixed(1);
   $("status").textContent = `${facts.parameters.toLocaleString("en")} `
     + `parameters, ${vocabulary.tokens.length.toLocaleString("en")} tokens; `
-    + `${each} ms a token`;
+    + `${each} ms per token`;
 }
 
 function labelOf(id) {
@@ -393,7 +393,7 @@ function showCurve(words) {
       bits.toFixed(0)),
   ]);
   parts.push(drawn("polyline", {points: points.join(" ")}));
-  // A text of hundreds of words is drawn without points.
+  // The curve of a long text is drawn without points.
   points.forEach(([cx, cy], index) => {
     const is = words[index].start === chosen;
     if (is || points.length <= 100)
@@ -410,7 +410,7 @@ function showAttention(words) {
   $("attention").replaceChildren();
   if (facts.distances === null) {
     $("looked").textContent = "This model has no memory that looks back: all "
-      + "that it remembers is in its state.";
+      + "it remembers is in its state.";
     return;
   }
   const predicted = chosen ?? entries.length;

@@ -133,7 +133,7 @@ class LongestMatch {
 
 // === SentencePiece ===
 
-/** Base of SentencePiece models; each kind defines `split`. */
+/** Base of SentencePiece models; each kind defines `splitPieces`. */
 class SentencePiece {
   constructor(facts) {
     Object.assign(this, facts);
@@ -195,7 +195,7 @@ class SentencePiece {
 
   normalize(text) {
     const parts = [...this.replaced(text)], trims = this.remove_extra_whitespaces;
-    // A text of spaces only has no pieces.
+    // A text of only spaces has no pieces.
     if (!parts.length || (trims && parts.every(part => part === " "))) return "";
     const space = this.escape_whitespaces ? WORD_START : " ";
     const added = this.add_dummy_prefix ? space : "";
@@ -209,7 +209,7 @@ class SentencePiece {
     return this.suffix ? written + added : written;
   }
 
-  /** Yields the parts of a text with their replacements. */
+  /** Yields the parts of a text after replacement. */
   *replaced(text) {
     const bytes = new TextEncoder().encode(text);
     for (let start = 0, place = 0; start < text.length;) {
@@ -225,7 +225,7 @@ class SentencePiece {
         }
       }
       yield part;
-      // Moves to the end of the part, known in bytes or in characters.
+      // Moves to the end of the part, which is known in bytes or characters.
       while (start < end || place < stop) {
         const one = text.codePointAt(start);
         place += bytesOf(one);
