@@ -86,7 +86,7 @@ PAGE = b"<html>Please sign in</html>"
         (http({}), "KeyError: 'model_version_status'"),
         (http(versions([1])), "TypeError"),
         (http({"error": [1]}, "400 Bad"), "status 400"),
-        (http(versions("x", "")), (LookupError, "no version None")),
+        (http(versions("x", "")), (LookupError, "for version=None")),
         (http({"error": "no"}, "404 Not Found"), (LookupError, "^no$")),
         (http({"error": "no"}, "400 Bad"), (ValueError, "^no$")),
     ],
