@@ -108,7 +108,7 @@ def register(paper, rows=None, **details):
 
     Raises:
         ValueError: if the name is taken, a name is empty or contains a slash,
-            there are no rows, or a row is not a `Row`.
+            there are neither rows nor tables, or a row is not a `Row`.
 
     Example:
 
