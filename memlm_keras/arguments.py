@@ -179,8 +179,8 @@ def require_state(received, expected, batch_size):
         shape = tuple(value.shape)
         if not shapes_fit(shape, sizes):
             raise ValueError(
-                f"`state` must have one row for each of the {batch_size} rows "
-                f"of tokens, so {name!r} must have the shape {sizes}. "
+                "`state` must have one row for each row of tokens, so "
+                f"{name!r} must have the shape {sizes}. "
                 f"Received: {name!r} of shape {shape} with "
                 f"{shape[0] if shape else 0} rows"
             )

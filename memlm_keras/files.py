@@ -262,9 +262,9 @@ def _exchange(one, other):
     """Swaps two files or folders atomically; returns whether it succeeded."""
     working_folder, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     one, other = os.fsencode(one), os.fsencode(other)
-    return not ctypes.CDLL(None).renameat2(
-        working_folder, one, working_folder, other, exchange
-    )
+    # Only Linux has this function.
+    rename = getattr(ctypes.CDLL(None), "renameat2", lambda *arguments: -1)
+    return not rename(working_folder, one, working_folder, other, exchange)
 
 
 def _is_disk_full(error):

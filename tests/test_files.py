@@ -136,7 +136,7 @@ def in_processes(function, count):
 @pytest.mark.parametrize("exchange", [True, False])
 def test_processes_that_write_the_same_folder(tmp_path, monkeypatch, exchange):
     if not exchange:
-        monkeypatch.setattr(files, "_exchange", lambda one, other: False)
+        monkeypatch.setattr(files.ctypes, "CDLL", lambda name: object())
     target = tmp_path / "cache" / "tokens"
     barrier = multiprocessing.get_context("fork").Barrier(4)
 

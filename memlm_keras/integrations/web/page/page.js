@@ -188,7 +188,9 @@ function draw(logs) {
   const shares = Float64Array.from(logs, (value, id) =>
     allowed(id) ? Math.exp((value - most) / temperature) : 0);
   let left = Math.random() * shares.reduce((a, b) => a + b, 0);
-  return shares.findIndex(share => (left -= share) < 0);
+  const drawn = shares.findIndex(share => (left -= share) < 0);
+  // After rounding, the sum may be larger than the shares.
+  return drawn < 0 ? best : drawn;
 }
 
 /** Writes a token after the text; the end of a sentence is a new line. */
