@@ -103,7 +103,7 @@ def main(_):
         "description": f"An LSTM language model of {TEXT}.",
         "memory": FLAGS.memory,
         "text": f"{TEXT}, {len(corpus.train):,} pieces of words",
-        "licence": "Apache-2.0, as the package",
+        "licence": "Apache-2.0, like the package",
         "training time": f"{60 * hours:.0f} minutes of "
         + (on_gpu[0] if on_gpu else "processor time")
         + ("" if whole else ", since the run was last continued"),

@@ -19,11 +19,11 @@ from memlm_keras.experiments.options import UsageError
 TEXTS = {
     "ptb": (
         "Penn Treebank as prepared by Mikolov, not part of this package",
-        "Apache-2.0, as the package; the text is licensed by the LDC",
+        "Apache-2.0, like the package; the text is licensed by the LDC",
     ),
     "sick": (
         "SICK, 4,500 pairs of sentences, not part of this package",
-        "CC BY-NC-SA 3.0, as the text",
+        "CC BY-NC-SA 3.0, like the text",
     ),
 }
 _FOLDER = "FOLDER_OF_THE_TEXT"

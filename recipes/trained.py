@@ -31,7 +31,7 @@ flags.DEFINE_enum(
 )
 
 DESCRIPTIONS = {
-    "lstm": "An LSTM without a memory, to compare the model with attention to.",
+    "lstm": "An LSTM without a memory, to compare with the attention model.",
     "attention": "An LSTM with the attention of Daniluk et al. (2017), which "
     "looks back for the name, city and year of a person.",
 }

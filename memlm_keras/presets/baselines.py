@@ -1,6 +1,6 @@
 """Rows and tables of the papers that Salton et al. (2017) compare with.
 
-docs/papers/baselines.md lists errata and choices.
+docs/papers/baselines.md lists the papers' errata and our choices.
 """
 
 import dataclasses
@@ -44,7 +44,7 @@ class ZarembaRow(SummedLossRow):
                 activation="linear",
                 use_bias=True,
                 bias_initializer=self.weights,
-                # The penalty is from the authors' code; the paper prints 0.15.
+                # This weight is from the authors' code; the paper prints 0.15.
                 kernel_regularizer=serialized(
                     "keras.regularizers.L2", l2=0.5 / (6.5 * self.batch_size)
                 ),
@@ -113,9 +113,9 @@ ZAREMBA = Paper(
 class GalRow(ZarembaRow):
     """Two LSTM layers with variational dropout."""
 
-    # The authors' code has these rates for the large model; here, the medium
-    # model has them, too.
     where: str = "Table 1"
+    # The authors' code has these rates for the large model. We also use them
+    # for the medium model.
     dropout: float = 0.5
     recurrent_dropout: float = 0.3
     word_dropout: float = 0.3
@@ -177,7 +177,7 @@ GAL = Paper(
 
 
 def _press(row, parameters, numbers=(), **changes):
-    """Returns `row` with `changes`; by default, embeddings become tied."""
+    """Returns `row` with `changes`; by default, with tied embeddings."""
     changes = {"tied": True, **changes}
     if changes["tied"]:
         # Tied embeddings have the size of the recurrent layers.
@@ -245,8 +245,8 @@ class GraveRow(UniformRow):
             "keras.optimizers.Adagrad",
             learning_rate=0.2,
             global_clipnorm=0.1,
-            # The squared norm of a clipped gradient is at most 0.01; Keras'
-            # default for this argument, 0.1, would exceed sums of such squares.
+            # Keras' default, 0.1, would outweigh the accumulated squares: the
+            # squared norm of a clipped gradient is at most 0.01.
             initial_accumulator_value=0.0,
         )
 
@@ -297,11 +297,11 @@ class MerityRow(SummedLossRow):
     layers: int = 2
     window: int | None = None
     dropout: float = 0.5
-    # Krueger et al. use these zoneout rates for models of characters.
+    # Krueger et al. use these zoneout rates for character-level models.
     cell_zoneout: float = 0.5
     hidden_zoneout: float = 0.05
-    # The paper does not state the fields below, the initial bias of the forget
-    # gate, or whether the loss is summed over time.
+    # The paper does not state the values of the fields below, the initial bias
+    # of the forget gate, or whether the loss is summed over time.
     batch_size: int = 32
     segment_length: int = 100
     clipnorm: float = 1.0

@@ -1,6 +1,6 @@
 """Rows of Daniluk et al. (2017), Figure 2; sizes are from parts (b) and (c).
 
-docs/papers/daniluk2017.md lists errata, choices, and a control without memory.
+docs/papers/daniluk2017.md lists the paper's errata and our choices.
 """
 
 import dataclasses
@@ -89,8 +89,8 @@ ROWS = {
     "key_value": _row(
         560, (2_242_520, 581), 77.1, 78.2, "KeyValue", 2, window=10
     ),
-    # Built from the paper's equations, this model has 25.6M parameters; 786
-    # units give 23.9M, as in the other rows.
+    # Without input embeddings, the equations give 25.6M parameters for this
+    # model. With 786 units, it has 23.9M parameters, like the other rows.
     "key_value_predict": _row(
         834, (4_095_774, 579), 74.2, 75.8, "KeyValuePredict", 3, window=5
     ),
@@ -147,7 +147,7 @@ def _by_window():
                 "label": f"{row.label}, window {window}",
                 "details": {**row.details, "window": window},
             }
-            # The row's preset already has the window in `details`.
+            # The preset's own window needs no changes.
             if window != row.details["window"]:
                 changes |= {
                     "changes": {"window": window},
@@ -193,7 +193,7 @@ TABLES = (
 
 # "We adjusted the hidden size of all models to have roughly the same total
 # number of model parameters" (Section 5.1). The model in `unmatched` is an
-# exception, with twice as many parameters as the others.
+# exception: it has twice as many parameters as the others.
 PAPER = Paper(
     name="daniluk2017",
     title="Frustratingly Short Attention Spans in Neural Language Modeling",

@@ -1,6 +1,6 @@
 """Rows of Kong, Melis, Ling, Yu and Yogatama (2019), Table 2.
 
-docs/papers/kong2019.md lists errata and choices.
+docs/papers/kong2019.md lists the paper's errata and our choices.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from memlm_keras.presets.table import perplexities
 from memlm_keras.presets.table import table_rows
 from memlm_keras.registry import Paper
 
-# Values of hyperparameters that are compared by validation perplexity.
+# Values of hyperparameters to try; validation perplexity selects the best.
 TUNED = {
     "learning_rate": [0.002, 0.003, 0.004],
     "l2": [1e-4, 1e-3],
@@ -29,7 +29,7 @@ class KongRow(SummedLossRow):
     layers: int = 2
     tied: bool = True
     noise: str | None = None
-    # Name of a smoothing scheme; `model.smoothing.adapt` computes its counts.
+    # Name of a smoothing scheme; `model.smoothing.adapt` sets its statistics.
     smoothing: str | None = None
     element_wise: bool = False
     rate: float = 0.2
@@ -43,8 +43,8 @@ class KongRow(SummedLossRow):
     recurrent_dropout: float = 0.2
     learning_rate: float = 0.003
     batch_size: int = 64
-    # Choices that the paper does not state: `epochs`, `patience`, U(-0.05,
-    # 0.05), a forget-gate bias of 1, and a loss summed over time.
+    # Our choices, since the paper states none: `epochs`, `patience`, weights
+    # from U(-0.05, 0.05), a forget-gate bias of 1, a loss summed over time.
     epochs: int | None = 100
     patience: int | None = 10
 

@@ -8,7 +8,7 @@ from memlm_keras import registry
 
 
 def count_params(name, vocabulary_size, include_embeddings=True, **sizes):
-    """Counts the parameters of a preset, without making weights.
+    """Counts the parameters of a preset, without allocating weights.
 
     Args:
         name: string, one of `memlm_keras.presets.names()`.
@@ -21,7 +21,7 @@ def count_params(name, vocabulary_size, include_embeddings=True, **sizes):
         Integer. For sizes other than the paper's, the function builds a model.
 
     Raises:
-        ValueError: as `memlm_keras.presets.get`.
+        ValueError: see `memlm_keras.presets.get`.
 
     Example:
 
@@ -52,8 +52,8 @@ def _count(kind, config):
             model = getattr(models, kind).from_config(config)
         return model.count_params()
 
-    # Building in a new thread keeps the caller's layer names and uninitialized
-    # variables, which Keras stores by thread. Layers draw seeds from `random`.
+    # Keras stores layer names and uninitialized variables by thread: building
+    # in a new thread does not change the caller's. Layers draw from `random`.
     state = random.getstate()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         try:
@@ -65,7 +65,7 @@ def _count(kind, config):
 def match_parameters(
     budget, name, vocabulary_size, include_embeddings=True, **sizes
 ):
-    """Finds the hidden size at which the parameters come closest to a budget.
+    """Finds the hidden size whose number of parameters is closest to a budget.
 
     "We adjusted the hidden size of all models to have roughly the same total
     number of model parameters" (Daniluk et al., 2017, Section 5.1).
@@ -82,7 +82,7 @@ def match_parameters(
         of the preset's `units_divisor`.
 
     Raises:
-        ValueError: if the smallest model exceeds the budget by over a tenth.
+        ValueError: if the smallest model exceeds the budget by over 10%.
 
     Example:
 
@@ -101,8 +101,8 @@ def match_parameters(
             **sizes,
         )
 
-    # A weight has at most two axes, each linear in the units, so the number of
-    # parameters is a quadratic function, which three small models determine.
+    # A weight has at most two axes, whose sizes are linear in the units. Three
+    # small models therefore determine the parameters, a quadratic function.
     first, second, third = count(1), count(2), count(3)
     slope = second - first
     curvature = third - 2 * second + first

@@ -14,16 +14,16 @@ from memlm_keras.registry import Paper
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MemlmRow(UniformRow):
     """LSTM layers with tied embeddings. If `units` is not `embedding_dim`, a
-    `Projection` converts the LSTM outputs to vectors of `embedding_dim`."""
+    `Projection` converts the LSTM outputs to vectors of that size."""
 
-    # `Projection` allows units and embedding size to differ.
+    # The `Projection` allows units and embedding size to differ.
     sizes_are_one: ClassVar[bool] = False
 
     layers: int = 1
     dropout: float = 0.5
     learning_rate: float = 0.003
     initial_range: float = 0.3
-    # Number of words in the sampled softmax of training; 0 means all words.
+    # Number of words in the sampled softmax of training; 0 for a full softmax.
     num_sampled: int = 0
     batch_size: int = 20
     segment_length: int = 35
@@ -62,8 +62,8 @@ class MemlmRow(UniformRow):
         )
 
     def schedule(self):
-        """Returns a schedule that halves the learning rate after each epoch
-        without a better perplexity."""
+        """Returns a schedule that halves the learning rate after each epoch,
+        unless the validation perplexity falls by at least 0.5."""
         plateau = {
             "monitor": "val_perplexity",
             "mode": "min",
@@ -75,16 +75,16 @@ class MemlmRow(UniformRow):
 
     def more(self):
         return {
-            # Number of validation tokens to score after each epoch. Validation
-            # computes the logits of all words, so a validation token may take
-            # several times as long as a training token.
+            # Number of validation tokens to score after each epoch. Since only
+            # training samples words, a validation token may take several times
+            # as long as a training token.
             "validation_tokens": 50_000,
             # Trying five values of theta takes less time than training.
             "cache": {"size": 500, "thetas": [0.1, 0.3, 0.5, 0.7, 0.9]},
-            # Dynamic evaluation is for texts up to `most_tokens` tokens. Other
-            # settings, which take longer, lowered a novel's perplexity by at
-            # most 1%. With 15 instead of 6 training segments, the perplexities
-            # of two texts changed by at most 0.3%.
+            # Dynamic evaluation is for texts up to `most_tokens` tokens.
+            # Slower settings lowered a novel's perplexity by at most another
+            # 1%. With 15 instead of 6 training segments, the perplexities of
+            # two texts changed by at most 0.3%.
             "dynamic": {
                 "steps": 40,
                 "segments": 50,

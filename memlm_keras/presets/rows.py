@@ -1,4 +1,4 @@
-"""Rows of the papers' tables, as plain values."""
+"""Base classes for the rows of the papers' tables."""
 
 import abc
 import dataclasses
@@ -24,14 +24,14 @@ def serialized(path, /, **config):
 
 
 def uniform(limit):
-    """Returns an initializer that draws from U(-limit, limit)."""
+    """Returns a serialized initializer that draws from U(-limit, limit)."""
     return serialized(
         "keras.initializers.RandomUniform", minval=-limit, maxval=limit
     )
 
 
 def projected_rnn(path, /, **config):
-    """Returns a `ProjectedRNN` with a cell of `memlm_keras.cells`."""
+    """Returns a serialized `ProjectedRNN` with the cell class at `path`."""
     return serialized(
         "memlm_keras.cells.ProjectedRNN", cell=serialized(path, **config)
     )
@@ -43,9 +43,9 @@ class Row(abc.ABC):
 
     A subclass adds a field for each value that differs between rows of a table.
     The method `model` returns constructor arguments of the class that `kind`
-    names. Users of a preset can change the fields `window`, `initial_range`,
-    `key`, `l2`, `embedding_range`, `output_bias` and `num_sampled` of the
-    preset's row, if the row has such a field and the value is not `None`.
+    names. If a row has one of the fields `window`, `initial_range`, `key`,
+    `l2`, `embedding_range`, `output_bias` and `num_sampled`, and its value is
+    not `None`, users of the preset can change the value.
 
     Args:
         units: integer, size of the recurrent layers.
@@ -54,13 +54,13 @@ class Row(abc.ABC):
         parameters: pair of integers, the number of parameters without a
             vocabulary, and the number that each word adds; `None` if these
             numbers are unknown, so that `count_params` must build a model.
-        where: string, such as a table of the paper, or `None`.
+        where: string, place in the paper, such as a table, or `None`.
         published: tuple of `Published`, one for each text.
         batch_size: integer.
         segment_length: integer, number of steps of back-propagation.
         epochs: integer, largest number of epochs, or `None`.
-        halve_after: integer or `None`, epochs with the initial learning rate.
-        factor: float or `None`, by which each later epoch multiplies the rate.
+        halve_after: integer or `None`, epochs at the initial learning rate.
+        factor: float or `None`, multiplies the rate in each later epoch.
         patience: integer, number of epochs without a better result after which
             training ends, or `None`.
         selected_by: string, the criterion that selects the best epoch.
@@ -107,20 +107,20 @@ class Row(abc.ABC):
         return None
 
     def data(self):
-        """Returns a dict of arguments for the batches of training."""
+        """Returns a dict of arguments for the training batches."""
         return {
             "batch_size": self.batch_size,
             "segment_length": self.segment_length,
         }
 
     def schedule(self):
-        """Returns a dict of the arguments for the epochs of training."""
+        """Returns a dict of the training schedule, such as `epochs`."""
         keys = ("epochs", "halve_after", "factor", "patience", "selected_by")
         values = {key: getattr(self, key) for key in keys}
         return {k: value for k, value in values.items() if value is not None}
 
     def more(self):
-        """Returns a dict of the preset's entries that other presets lack."""
+        """Returns a dict of further entries that the preset needs."""
         return {}
 
     @property
@@ -173,7 +173,7 @@ class Row(abc.ABC):
 
     def preset(self):
         """Returns the row as a dict that JSON can store."""
-        # A new Keras object draws a seed, which must not change later draws.
+        # A new Keras object draws a seed: keep the random state of the caller.
         state = random.getstate()
         try:
             loss = self.loss()
@@ -194,7 +194,7 @@ class Row(abc.ABC):
             random.setstate(state)
 
     def published_numbers(self):
-        """Returns a dict of the paper's numbers for one text or two texts."""
+        """Returns a dict of the paper's numbers for one or two texts."""
         keys = ("published", "also_published")
         return {
             "published": {"corpus": None},
@@ -207,7 +207,7 @@ class Row(abc.ABC):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UniformRow(Row):
-    """A model whose weights are drawn from U(-r, r), r = `initial_range`."""
+    """A model with weights from U(-r, r), where r is `initial_range`."""
 
     initial_range: float = 0.05
 
@@ -218,7 +218,7 @@ class UniformRow(Row):
 
     @property
     def drawn(self):
-        """Dict of the arguments for a recurrent layer's initializers."""
+        """Dict of the initializer arguments of a recurrent layer."""
         return {
             "kernel_initializer": self.weights,
             "recurrent_initializer": self.weights,
@@ -243,8 +243,8 @@ class UniformRow(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SummedLossRow(UniformRow):
-    """A row with the training of Zaremba et al. (2014): SGD, and a loss summed
-    over time and averaged over the rows of a batch."""
+    """A row with training as in Zaremba et al. (2014): SGD, and a loss that is
+    summed over time and averaged over the rows of a batch."""
 
     clipnorm: float = 5.0
 
@@ -267,7 +267,7 @@ def _scaled(size, scale, divisor=1):
 
 
 def plain(value):
-    """Serializes the Keras objects within a value, without names of objects,
+    """Serializes the Keras objects within a value; omits the objects' names,
     default arguments and the global dtype policy."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
@@ -281,7 +281,7 @@ def plain(value):
 
 
 def _concise(value):
-    """Removes names, default arguments and the global dtype from configs."""
+    """Removes names, default arguments and the global dtype policy."""
     if isinstance(value, (list, tuple)):
         return [_concise(item) for item in value]
     if not isinstance(value, dict) or value.get("class_name") == "DTypePolicy":
@@ -318,7 +318,7 @@ def _defaults(class_):
     import keras
 
     defaults = {}
-    # Base classes come first, so that the class replaces their defaults.
+    # Base classes come first, so that subclasses override their defaults.
     for base in reversed(inspect.getmro(class_)):
         arguments = inspect.signature(base.__init__).parameters
         for key, argument in arguments.items():

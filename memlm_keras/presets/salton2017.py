@@ -1,6 +1,6 @@
 """Rows of Salton, Ross and Kelleher (2017), Tables 1 and 2.
 
-docs/papers/salton2017.md lists errata and choices.
+docs/papers/salton2017.md lists the paper's errata and our choices.
 """
 
 import dataclasses
@@ -22,17 +22,17 @@ class SaltonRow(SummedLossRow):
     where: str = "Tables 1 and 2"
     layers: int = 2
     score: str | None = None
-    # Whether a layer `tanh(W h + b)` takes the place of the memory.
+    # Whether a layer `tanh(W h + b)` replaces the memory.
     projected: bool = False
-    # As in the paper, the memory contains the whole sentence: the longest has
-    # 83 tokens in Penn Treebank, and 215 in WikiText-2. With `score="single"`,
-    # all outputs are read, and the window only limits the returned weights.
+    # As in the paper, the memory contains the whole sentence. The longest one
+    # has 83 tokens in Penn Treebank, and 215 in WikiText-2. `score="single"`
+    # reads all outputs, and the window only limits the returned weights.
     window: int | None = None
-    # Dropout is on embeddings and layers' outputs, as in Zaremba et al. (2014).
+    # As in Zaremba et al. (2014), embeddings and layer outputs have dropout.
     dropout: float
     batch_size: int = 32
     longest: int = 35
-    # The paper states `patience`; `epochs` is only in the authors' code.
+    # `patience` is from the paper, and `epochs` from the authors' code.
     epochs: int | None = 100
     patience: int | None = 10
 

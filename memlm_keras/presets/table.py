@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 
-# Names in `memlm_keras.data.load` for the texts of the papers.
+# Names by which `memlm_keras.data.load` loads the texts of the papers.
 DATASETS = {
     "Penn Treebank": "ptb",
     "WikiText-2": "wikitext-2",
@@ -30,7 +30,7 @@ class Published:
         return DATASETS.get(self.corpus)
 
     def by_measure(self, names):
-        """Returns a copy whose keys are renamed by the dict `names`."""
+        """Returns a copy with only the keys in `names`, renamed by `names`."""
         numbers = {
             names[key]: value
             for key, value in self.numbers.items()
@@ -82,7 +82,7 @@ class Measure:
         return _at(results, self.path) if self.is_in(results) else None
 
     def protocol(self, results):
-        """Returns the name of the protocol of the measurement, or `None`."""
+        """Returns the description of the measurement's protocol, or `None`."""
         path = (*self.path[:-1], "protocol")
         return _at(results, path) if self.is_in(results) else None
 
@@ -115,11 +115,11 @@ class TableRow:
             `Published.numbers` are names of the table's measures.
         ngrams: dict with `order` and `cache`, if the row is an n-gram model
             instead of a preset; or `None`.
-        grid: dict from settings to lists of the values that the paper tried. A
-            run trains a model for each combination of values.
+        grid: dict from settings to lists of values. `memlm table` trains a
+            model for each combination of values.
         same_but_for_units: label of another row that differs only in `units`,
             or `None`. The option `--match_parameters` sets the units of all
-            rows, which makes both rows equal: the table then omits this one.
+            rows. Because both rows are then equal, the table omits this row.
     """
 
     label: str
@@ -132,7 +132,7 @@ class TableRow:
     same_but_for_units: str | None = None
 
     def published_on(self, dataset):
-        """Returns a dict of the published numbers for a dataset by measure."""
+        """Returns a dict from measures to published numbers for a dataset."""
         for published in self.published:
             if dataset is not None and published.dataset == dataset:
                 return dict(published.numbers)
@@ -170,7 +170,7 @@ class Table:
 def table_rows(
     paper, rows, measures=OF_PERPLEXITIES, corpus=None, details=None
 ):
-    """Creates `TableRow`s from `rows`; with `corpus`, only if the paper has
+    """Creates `TableRow`s from `rows`; with `corpus`, only from rows with
     numbers for that text. `details` returns a row's first columns."""
     made = []
     for name, row in rows.items():

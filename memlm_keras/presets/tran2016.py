@@ -1,6 +1,6 @@
 """Rows of Tran et al. (2016), Tables 2 and 4.
 
-docs/papers/tran2016.md lists errata and choices.
+docs/papers/tran2016.md lists the paper's errata and our choices.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ NOVELS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranRow(SummedLossRow):
-    """A model of `below` LSTM layers, any memory, and `above` LSTM layers."""
+    """A model of `below` LSTM layers, an optional memory, and `above` LSTMs."""
 
     where: str = "Table 2"
     units: int = 128

@@ -1,4 +1,4 @@
-"""Models of Weissenborn (2016), Table 1, and others with its cells.
+"""Models of Weissenborn (2016), Table 1, and other models with its cells.
 
 docs/papers/weissenborn2016.md lists the paper's errors and omissions.
 """
@@ -25,12 +25,12 @@ WINDOW = 64
 class _ReadingRow(Row):
     """A model with embeddings from U(-r, r), where r is `embedding_range`."""
 
-    # About the range of GloVe's vectors. With small keys, reads are near zero.
+    # About GloVe's range. Smaller embeddings make keys and reads near zero.
     embedding_range: float = 0.5
     key: str | None = None
 
     def layer(self, name):
-        """Returns the layer with a short name, such as "AM-GRU"."""
+        """Returns the layer for a short name, such as "AM-GRU"."""
         if name == "GRU":
             # The paper's numbers of parameters imply one bias per gate.
             return serialized(
@@ -113,7 +113,7 @@ class EntailmentRow(_ReadingRow):
         return serialized(
             "keras.optimizers.Adam",
             learning_rate=self.learning_rate,
-            # `beta_1` of the paper; 0.9 in Rocktaeschel et al. and Cheng et al.
+            # From the paper; Rocktaeschel et al. and Cheng et al. use 0.9.
             beta_1=0.0,
             beta_2=0.999,
         )
@@ -134,7 +134,7 @@ class _FreeSizes(_ReadingRow):
 
     sizes_are_one: ClassVar[bool] = False
 
-    # Units are even, since two real numbers form a complex number.
+    # The number of units is even, since two units form a complex number.
     units_divisor: int = 2
     learning_rate: float = 1e-3
 
@@ -180,7 +180,7 @@ class AutoencoderRow(_FreeSizes):
 class LanguageModelRow(_FreeSizes):
     """A language model with one recurrent layer, with or without a memory."""
 
-    where: str = "Section 3.2; the use is ours"
+    where: str = "Section 3.2; not as a language model"
     units: int = 200
     reader: str
     dropout: float = 0.2

@@ -24,7 +24,7 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
     `frequency` batches, if all weights are finite.
 
     Args:
-        frequency: Integer or `None`, batches between snapshots within an epoch.
+        frequency: Integer or `None`, number of batches between snapshots.
 
     Attributes:
         stopped: Whether training was stopped.
@@ -64,7 +64,7 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
         if self._finite_values is None and not self._keep_weights():
             raise ValueError(
                 "The model has weights that are not finite before training "
-                "begins. Load or initialize it again."
+                "begins. Load or initialize the model again."
             )
 
     def on_batch_end(self, batch, logs=None):
@@ -105,11 +105,10 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
 
 
 class CSVLogger(keras.callbacks.CSVLogger):
-    """Writes the whole CSV log after each epoch; checkpoints contain its rows.
+    """Rewrites the CSV log after each epoch; checkpoints contain its rows.
     Keras' logger appends lines: a power cut may truncate the last line, and a
-    resumed run may log an epoch twice. Checkpoints of version 1.0 contain no
-    rows of the log; for these, `read()` must return the rows of the log
-    file."""
+    resumed run may log an epoch twice. Checkpoints of version 1.0 do not
+    contain the log; for these, `read()` must return the rows of the file."""
 
     def __init__(self, filename, read):
         super().__init__(filename)
@@ -151,14 +150,14 @@ class CSVLogger(keras.callbacks.CSVLogger):
 
 
 class TimeEstimate(keras.callbacks.Callback):
-    """Prints an estimate of the training time, from the batches per second in
-    the third and fourth second, after compilation."""
+    """Prints an estimate of the training time, measured in the third and fourth
+    second after the first batch, in which the model compiles."""
 
     seconds = 2.0
 
     def __init__(self, batches):
         super().__init__()
-        # A resumed epoch has fewer batches than the others.
+        # Not `params["steps"]`, which is smaller for a resumed epoch.
         self._batches = batches
         self._epoch = self._count = 0
         self._started = self._begin = None
@@ -185,7 +184,7 @@ class TimeEstimate(keras.callbacks.Callback):
             print(
                 f"\nAn epoch takes about {_minutes(epoch)}; {epochs} "
                 f"epoch{'s' * (epochs > 1)}, if training does not stop "
-                f"before, {_minutes(epoch * epochs)}."
+                f"early, {_minutes(epoch * epochs)}."
             )
 
 
@@ -200,7 +199,7 @@ class HalveOnDrop(keras.callbacks.Callback):
 
     Weissenborn (2016, Section 5.1) halves the rate when the validation accuracy
     falls over an epoch. Keras' `ReduceLROnPlateau` compares a metric with its
-    best value, so it also reduces the rate while the metric rises again after a
+    best value, so it also reduces the rate while the metric recovers from a
     drop. Two halvings are at least `epochs` epochs apart, since a halving
     discards all values of the metric except the last.
 
@@ -231,8 +230,8 @@ class HalveOnDrop(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         if self.monitor not in (logs or {}):
             raise ValueError(
-                f"`monitor` {self.monitor!r} must be in the logs; is there "
-                f"validation data? Received: {sorted(logs or {})}"
+                f"`monitor` {self.monitor!r} must be in the logs. Validation "
+                f"metrics need validation data. Received: {sorted(logs or {})}"
             )
         self.values.append(float(logs[self.monitor]))
         if len(self.values) > self.epochs:
@@ -259,8 +258,8 @@ class FreezeEmbeddings(keras.callbacks.Callback):
 
     The callback restores the vectors after each batch, because an optimizer's
     momentum or weight decay also moves vectors without a gradient. Adam's bias
-    correction counts all steps since the beginning, so the first updates to
-    unfrozen vectors are up to `1 / sqrt(1 - beta_2)` times as large as those
+    correction also counts the steps with frozen vectors, so the first updates
+    after unfreezing are up to `1 / sqrt(1 - beta_2)` times as large as those
     at the start of training: 32 times if `beta_2` is 0.999.
 
     Args:
@@ -339,8 +338,8 @@ class FreezeEmbeddings(keras.callbacks.Callback):
 class Throughput(keras.callbacks.Callback):
     """Logs `seconds` and `tokens_per_second` for each epoch.
 
-    For `memlm_keras.data.PairBatches`, `pairs_per_second` is logged instead.
-    Validation time is not counted. Put this callback before loggers.
+    For `memlm_keras.data.PairBatches`, logs `pairs_per_second` instead.
+    Validation time does not count. Put this callback before loggers.
 
     Args:
         batches: Training batches from `memlm_keras.data`.
@@ -380,11 +379,11 @@ class Throughput(keras.callbacks.Callback):
 
 
 def halve_after(epochs, factor=0.5):
-    """Returns a schedule that halves the learning rate after some epochs.
+    """Returns a schedule that halves the learning rate in each later epoch.
 
-    Tran et al. (2016, Section 4) halve the rate in each epoch after the fourth,
-    Salton et al. (2017, Section 4) after the twelfth. Zaremba et al. (2014) use
-    the factor 0.5, 0.8 or 1 / 1.15, depending on the size of the model.
+    Tran et al. (2016, Section 4) begin to halve the rate after four epochs, and
+    Salton et al. (2017, Section 4) after twelve. Zaremba et al. (2014) use the
+    factor 0.5, 0.8 or 1 / 1.15, depending on the size of the model.
 
     Args:
         epochs: Integer, number of epochs at the initial rate.
@@ -395,7 +394,7 @@ def halve_after(epochs, factor=0.5):
         A function for `keras.callbacks.LearningRateScheduler`.
 
     Raises:
-        ValueError: `epochs` is negative or `factor` not in (0, 1).
+        ValueError: `epochs` is negative, or `factor` is not in (0, 1).
 
     Example:
 

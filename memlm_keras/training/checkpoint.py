@@ -28,21 +28,21 @@ _CALLBACK_STATE = {
 class Checkpoint(keras.callbacks.Callback):
     """Saves the whole state of a training run, and resumes from it.
 
-    A checkpoint has the weights, the states of the optimizer, of dropout's
-    random generators and of callbacks (patience, best weights, history), the
-    carried state, unfinished metrics and the position in the data. A killed
-    and resumed run ends with the weights of an uninterrupted run: bit for bit
-    on JAX, and on TensorFlow with op determinism and one inter-op thread.
+    A checkpoint contains the weights, the carried state, the metrics of an
+    unfinished epoch, the position in the data, and the states of the optimizer,
+    random generators and callbacks (patience, best weights, history). A resumed
+    run ends with the same weights as an uninterrupted run: bit for bit on JAX,
+    and on TensorFlow with op determinism and one inter-op thread.
 
-    Keras' `BackupAndRestore` restores weights and optimizer at the beginning of
-    an epoch, but neither carried state, position in the data, nor callbacks.
+    Keras' `BackupAndRestore` restores weights and optimizer at the start of an
+    epoch, but not the carried state, position in the data, or callbacks.
 
     If `path` exists, its run is resumed: the constructor moves the batches to
     the saved position, and `fit` restores the rest when it begins. A finished
     run can continue with more epochs, or with a more patient `EarlyStopping`,
     as if these had been set from the beginning. Put the checkpoint last in the
     list of callbacks. Data, batches, callbacks, backend, model, optimizer and
-    (see `learning_rate`) learning rate must equal the saved run's.
+    learning rate (but see `learning_rate`) must be those of the saved run.
 
     Args:
         path: Path of the checkpoint file, `.npz`, replaced at each save.
@@ -50,9 +50,9 @@ class Checkpoint(keras.callbacks.Callback):
             class need `identity()`, which returns JSON values that identify the
             batches, and `start_at(epoch, batch)`, which sets their position.
         callbacks: List of the other callbacks, whose state is saved, too. Your
-            own callbacks need `get_state`, which returns JSON, and `set_state`.
-        frequency: Integer or `None`, number of batches between checkpoints
-            within an epoch; one is also saved after each epoch.
+            own need `get_state()`, which returns JSON, and `set_state(state)`.
+        frequency: Integer or `None`, number of batches between checkpoints in
+            an epoch; a checkpoint is also saved after each epoch.
         learning_rate: Learning rate of a resumed run: `"checkpoint"` for the
             run's last rate, `"model"` for the compiled model's rate. `None` is
             like `"checkpoint"`, but raises an error if the compiled model's
@@ -84,14 +84,14 @@ class Checkpoint(keras.callbacks.Callback):
         self.frequency = frequency
         self.learning_rate = learning_rate
         self.resumed_from = None
-        # The run's first learning rate, and the rate with which it continues.
+        # The run's first learning rate, and the rate at which it continues.
         self._first_rate = self._next_rate = None
         self._epoch = self._first_batch = 0
         self._saved = None
         # Data loaders and validation change random states between epochs.
         # Before the next batch, the states after the last batch are restored.
         self._counters = None
-        # Number of batches done in this epoch, and the training metrics after
+        # Number of batches read in this epoch, and the training metrics after
         # its last batch, which validation overwrites.
         self._done, self._metrics = 0, None
         # Whether the saved run stopped during validation. Keras validates only
@@ -141,7 +141,7 @@ class Checkpoint(keras.callbacks.Callback):
             if getattr(callback, "stopped_epoch", 0):
                 if callback.wait < callback.patience:
                     callback.stopped_epoch, ended = 0, False
-        # Keras' `BackupAndRestore` also sets this attribute to the first epoch.
+        # Keras' `BackupAndRestore` also sets this attribute to resume `fit`.
         self.model._initial_epoch = sys.maxsize if ended else self._epoch
 
     def on_epoch_begin(self, epoch, logs=None):
@@ -152,7 +152,7 @@ class Checkpoint(keras.callbacks.Callback):
             _set_counters(self.model, self._counters)
             self._counters = None
         if self._saved is not None and (self._first_batch or self._validating):
-            # A scheduler has already changed the rate for the resumed epoch.
+            # A scheduler has changed the rate again at the start of the epoch.
             self._set_rate()
 
     def on_train_batch_end(self, batch, logs=None):
@@ -249,7 +249,7 @@ class Checkpoint(keras.callbacks.Callback):
                 if id(variable) not in excluded
                 and "carried_evaluation_state_" not in variable.path
             ],
-            # With a schedule, the learning rate is not a variable.
+            # The learning rate, no variable with a schedule, is saved apart.
             "optimizer": [
                 variable
                 for variable in self.model.optimizer.variables
@@ -276,8 +276,8 @@ class Checkpoint(keras.callbacks.Callback):
             raise ValueError(
                 f"The checkpoint {self.path} belongs to another model: for "
                 f"{first}, of shape {shape}, it has an array of shape {saved}. "
-                "Resume with the same model, optimizer and metrics, or begin "
-                "anew with another `path`."
+                "Resume with the same model, optimizer and metrics, or start "
+                "again with another `path`."
             )
         for variable, array in zip(variables, arrays):
             if add:
@@ -302,8 +302,8 @@ class Checkpoint(keras.callbacks.Callback):
         if meta["backend"] != backend:
             raise ValueError(
                 f"The checkpoint {self.path} was made with the backend "
-                f"{meta['backend']}, and random numbers differ. Received: "
-                f"backend {backend}. Resume with KERAS_BACKEND="
+                f"{meta['backend']}; random numbers differ between backends. "
+                f"Received: backend {backend}. Resume with KERAS_BACKEND="
                 f"{meta['backend']}."
             )
         saved = [name for name, _ in meta["callbacks"]]
@@ -326,7 +326,7 @@ class Checkpoint(keras.callbacks.Callback):
 
     def _require_same(self, other, expected, received):
         differences = "; ".join(
-            f"{key} is {received.get(key)!r}, in the checkpoint it is "
+            f"{key} is {received.get(key)!r}, but in the checkpoint it is "
             f"{expected.get(key)!r}"
             for key in {**expected, **received}
             if received.get(key) != expected.get(key)
@@ -355,7 +355,7 @@ class Checkpoint(keras.callbacks.Callback):
             by_checkpoint = f", or use `learning_rate='checkpoint'` for {last}"
             raise ValueError(
                 f"The checkpoint {self.path} belongs to a run with a first "
-                f"learning rate of {first} and a last one of {last}. Received "
+                f"learning rate of {first} and a last one of {last}. Received: "
                 f"a model compiled with {asked}. To continue, compile the "
                 f"model with {first}{by_checkpoint if floats else ''}, or use "
                 f"`learning_rate='model'` for {asked}."
@@ -441,13 +441,13 @@ def write(path, meta, arrays):
 
 def read(path):
     """Reads a checkpoint: a dict of arrays, with JSON values under `"meta"`."""
-    remedy = "Remove it to begin anew, or put an intact copy in its place."
+    remedy = "Remove it to start again, or replace it with an intact copy."
     with files.reading(path, "checkpoint", remedy):
         with np.load(path, allow_pickle=False) as archive:
             saved = {key: archive[key] for key in archive.files}
         meta = json.loads(str(saved.pop("meta")))
         if meta["format"] == FORMAT:
-            # A ZIP archive has checksums for arrays, but not for arrays' names.
+            # A ZIP archive has checksums for arrays, but not for their names.
             if meta.pop("checksum") != _checksum(meta, saved):
                 raise ValueError("its checksum is wrong")
     if meta["format"] != FORMAT:

@@ -101,7 +101,7 @@ class Nats(keras.metrics.Mean):
 class Perplexity(Nats):
     """Perplexity over all tokens, `exp(nats)`.
 
-    Equals `keras_nlp.metrics.Perplexity`, which accepts only logits.
+    Equals `keras_nlp.metrics.Perplexity`, which does not accept token losses.
     """
 
     def __init__(self, name="perplexity", dtype=None):
@@ -119,7 +119,7 @@ def _losses(y_true, y_pred):
 
 
 def weights_of_tokens(sample_weight, targets):
-    """Broadcasts weights per row or token to `(batch, time)`, if not `None`."""
+    """Broadcasts weights of rows or tokens to `(batch, time)`; keeps `None`."""
     if sample_weight is None:
         return None
     weights = ops.cast(sample_weight, "float32")
@@ -128,8 +128,8 @@ def weights_of_tokens(sample_weight, targets):
         for one, other in zip(weights.shape, targets.shape)
     ):
         raise ValueError(
-            "`sample_weight` must be of shape (batch,) or (batch, time), like "
-            f"the targets {tuple(targets.shape)}. Received: shape "
+            "`sample_weight` must have the shape (batch,) or (batch, time) of "
+            f"the targets, {tuple(targets.shape)}. Received: shape "
             f"{tuple(weights.shape)}"
         )
     if tuple(weights.shape) == tuple(targets.shape):
@@ -147,9 +147,9 @@ class FusedAdam(keras.optimizers.Adam):
     """`keras.optimizers.Adam` that uses PyTorch's fused kernel on PyTorch.
 
     Equations, arguments and variables are the same as in Keras' Adam, so
-    training can continue with either optimizer. Keras runs one operation after
-    another over all weights, which takes as long as the rest of the step if the
-    vocabulary is large. On TensorFlow and JAX, this is Keras' Adam.
+    training can continue with either optimizer. Keras' update consists of many
+    operations, each over all weights, which take as long as the rest of the
+    step if the vocabulary is large. On TensorFlow and JAX, this is Keras' Adam.
 
     Example:
 
@@ -171,8 +171,8 @@ class FusedAdam(keras.optimizers.Adam):
 
         places = [*map(self._get_variable_index, variables)]
         # Keras puts the bias correction into the rate, and adds epsilon to the
-        # uncorrected root. At a large step number, PyTorch's bias correction
-        # is 1. The rate stays a tensor to avoid synchronizing the GPU.
+        # uncorrected root. The step 1e9 turns PyTorch's own correction off. The
+        # rate stays a tensor to avoid synchronizing the GPU.
         step = ops.cast(self.iterations, "float32") + 1.0
         rate = learning_rate * ops.sqrt(1.0 - self.beta_2**step)
         rate = rate / (1.0 - self.beta_1**step)

@@ -54,7 +54,7 @@ def data_parallel(devices=None):
     if backend == "jax":
         return keras.distribution.DataParallel(devices=names).scope()
     # On CPUs, the default reduction uses collective operations, which wait for
-    # each other in one thread pool and deadlock if it is small.
+    # each other in one thread pool and deadlock if the pool is small.
     reduction = tf.distribute.ReductionToOneDevice() if kind == "CPU" else None
     return tf.distribute.MirroredStrategy(names, reduction).scope()
 
@@ -93,7 +93,7 @@ def require_divisible(rows, devices):
 def row_layout(shape):
     """Returns the layout that shards rows over devices, or `None`."""
     distribution = keras.distribution.distribution()
-    # Each of several processes keeps all rows of a state, since a process
+    # With several processes, each process keeps all rows of a state, since it
     # cannot save rows that only another process has.
     if distribution is None or distribution.num_processes > 1:
         return None
@@ -177,7 +177,7 @@ def share_of_weight(weight, targets):
 
 
 def set_clipping(model):
-    """Clips in place on PyTorch, and after summing replicas on TensorFlow."""
+    """Clips in place on PyTorch, and clips the replicas' sums on TensorFlow."""
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     usual = keras.optimizers.Optimizer._clip_gradients
     own = getattr(type(optimizer), "_clip_gradients", None)
@@ -203,7 +203,7 @@ def set_clipping(model):
 
 
 def clip_in_place(optimizer, grads):
-    """Clips gradients like Keras, but on PyTorch without new arrays."""
+    """Clips gradients like Keras, but in place on PyTorch."""
     clips = (optimizer.global_clipnorm or 0) > 0
     if keras.backend.backend() != "torch" or not clips:
         return keras.optimizers.Optimizer._clip_gradients(optimizer, grads)
@@ -217,7 +217,7 @@ def clip_in_place(optimizer, grads):
 
 
 def generator_states():
-    """Returns the states of torch's generators, one array per device."""
+    """Returns the states of PyTorch's generators, one array per device."""
     if keras.backend.backend() != "torch":
         return []
     import torch

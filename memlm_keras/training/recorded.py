@@ -1,4 +1,4 @@
-"""Records the operations of training steps on PyTorch, and runs them again."""
+"""Records the operations of training steps on PyTorch, and replays them."""
 
 import contextlib
 import functools
@@ -28,7 +28,7 @@ class Steps:
 
     With a small model, a step spends more time in Python than in operations. A
     step's operations, including gradients and updates, are traced once per
-    batch shape, and then run without Python, with the same results.
+    batch shape, and replayed without the step's Python code. Results are equal.
 
     Steps whose Python code depends on the values of tensors cannot be traced;
     such steps run unchanged. Parameters have no `grad` after a replayed step.
@@ -143,13 +143,13 @@ class Recording:
 
 
 def on_gpu(tensors):
-    """Returns whether all tensors are on a GPU; CUDA graphs need that."""
+    """Returns whether all tensors are on a GPU, as CUDA graphs require."""
     return all(tensor.is_cuda for tensor in tensors)
 
 
 class CudaGraph:
-    """Runs a function as one CUDA graph from its second call on, or warns and
-    calls it directly if it cannot be captured or does not fit into memory."""
+    """Runs a function as one CUDA graph from its second call on. If this is not
+    possible, or memory is too small, warns and calls the function."""
 
     def __init__(self, run, pool):
         self.run, self.pool = run, pool
@@ -165,7 +165,7 @@ class CudaGraph:
         for place, tensor in zip(self.inputs, tensors):
             place.copy_(tensor)
         self.graph.replay()
-        # Copy results: the next replay of the CUDA graph overwrites the memory.
+        # Copy results: the next replay of the CUDA graph overwrites them.
         return [output.clone() for output in self.outputs]
 
     def _capture(self, tensors):
@@ -176,7 +176,7 @@ class CudaGraph:
                 self.outputs = self.run(*self.inputs)
             self.graph = graph
         except RuntimeError as error:
-            why = "a step such as one with dropout cannot be captured"
+            why = "a step with dropout, for example, cannot be captured"
             # Ending a failed capture of a CUDA graph may raise a second error.
             for each in (error, error.__context__):
                 if isinstance(each, torch.OutOfMemoryError):
@@ -187,13 +187,13 @@ class CudaGraph:
 # === Random numbers ===
 
 # For each random draw, Keras seeds a generator in Python, so a recorded step
-# would repeat its numbers. Draws are recorded as operations on a seed tensor.
+# would repeat its numbers. Recorded draws are operations on a seed tensor.
 
 _DRAWN = ("bernoulli", "multinomial", "normal", "rand", "randint")
 
 
 class _TorchWithSeeds:
-    """Replaces `torch`, with a seed as the `generator` of random functions."""
+    """Replaces `torch`; random functions take a seed tensor as `generator`."""
 
     def __getattr__(self, name):
         function = getattr(torch, name)

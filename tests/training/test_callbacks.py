@@ -158,5 +158,5 @@ def test_the_estimate_leaves_out_slow_first_batches(
         estimate.on_epoch_begin(2 + place // steps)
         estimate.on_train_batch_end(place % steps)
     (line,) = capsys.readouterr().out.strip().splitlines()
-    said = f"about 2 {unit}; {epochs} epochs, if training does not stop before"
+    said = f"about 2 {unit}; {epochs} epochs, if training does not stop early"
     assert line.startswith(f"An epoch takes {said}, {total}")
