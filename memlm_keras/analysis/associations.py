@@ -91,10 +91,10 @@ def plot_associations(similarity, source, target, path, title=None):
     """Draws similarities of target reads and source writes as a PNG file.
 
     As in Weissenborn (2016), Figures 2 and 3, the source runs from left to
-    right, the target from top to bottom.
+    right, and the target from top to bottom.
 
     Args:
-        similarity: Float array `(target time, source time)` in -1 .. 1.
+        similarity: Float array `(target time, source time)` in [-1, 1].
         source, target: Lists of strings.
 
     Raises:
@@ -148,7 +148,7 @@ def _of_words(similarity, source, target):
 
 
 def _traced(model, reader, token_ids, states):
-    """Reads tokens; returns the last states, and vectors of all steps."""
+    """Reads tokens; returns the last states, and the vectors of each step."""
     projected = reader.cell.project_inputs(model.vectors(token_ids[None]))
     steps = []
     for step in range(len(token_ids)):

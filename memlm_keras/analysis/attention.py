@@ -145,7 +145,7 @@ def sentence_attention(
     """Reads the sentences that begin at offsets `starts`. Yields offsets `(n,)`
     of predicted tokens, in any order, and attention weights `(n, memory)`."""
     require_positive_integer("batch_size", batch_size)
-    require_streaming("Attention by words back", model)
+    require_streaming("Attention by distance", model)
     batches = Batches(
         tokens,
         batch_size=min(batch_size, len(starts)),

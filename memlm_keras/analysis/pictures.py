@@ -7,7 +7,7 @@ import numpy as np
 
 from memlm_keras import files
 
-# matplotlib repeats its warning of a missing glyph several times per text.
+# matplotlib repeats its warning about a missing glyph several times per text.
 _MISSING_GLYPH = re.compile(r"Glyph (\d+) .*missing from")
 
 
@@ -22,7 +22,7 @@ def subplots(width, height, *arguments, **options):
 
 def label_cells(axes, grid, dark, label=None, fontsize=7):
     """Writes a text into each cell of a picture of the array `grid`, by default
-    the cell's number. Text is white in cells with numbers above `dark`."""
+    the cell's value. The text is white in cells with values above `dark`."""
     for row, column in np.ndindex(*grid.shape):
         if label is not None:
             text = label(row, column)

@@ -1,4 +1,4 @@
-"""Shows predictions and attention in one sentence, as in Tran et al. (2016),
+"""Shows predictions and attention for one sentence, as in Tran et al. (2016),
 Figure 5, and Salton et al. (2017), Figures 2 and 3."""
 
 import dataclasses
@@ -108,8 +108,8 @@ def plot_sentence_predictions(predictions, path, title=None):
     """Draws `SentencePredictions` and their attention as a PNG file.
 
     As in Tran et al. (2016), Figure 5, each row shows a step, with the word
-    just read at the left and the most probable next words with their
-    natural-log probabilities at the right. The actual next word is framed.
+    just read on the left and the most probable next words with their
+    natural-log probabilities on the right. The actual next word is framed.
 
     Example:
 
@@ -211,7 +211,7 @@ def attention_by_word(predictions):
 
 
 def plot_sentence_attention(predictions, path, title=None):
-    """Draws several models' attention in one sentence as a PNG file.
+    """Draws several models' attention for one sentence as a PNG file.
 
     As in Salton et al. (2017), Figures 2 and 3, there is one panel per model,
     with input words from left to right and predicted words from top to bottom.
@@ -267,7 +267,7 @@ def write_sentence_page(predictions, path, title="Attention"):
 
     The page is a single file without external resources. Pointing at a word
     shows its probability, the most probable words, and the attention weights
-    from which it is predicted. Each weight is shown with the mean weight at
+    with which it is predicted. Each weight is shown with the mean weight at
     the same distance from the predicted word, over all words of the sentence.
     `page.html#3` opens the page at the third word.
 

@@ -104,7 +104,7 @@ def attention_columns(
     ):
         if weights is None:
             weights = np.zeros((samples, read_weights.shape[-1]), "float32")
-        # At `positions` are the predicted words; each follows the word read.
+        # Subtract 1, since `positions` are those of the predicted words.
         before = read[positions] - 1
         place = np.minimum(np.searchsorted(chosen, before), samples - 1)
         hit = chosen[place] == before
@@ -209,7 +209,7 @@ def dependency_attention(
     verbose=1,
     longest_path=1,
 ):
-    """Computes attention by dependency between attended and predicted word.
+    """Computes attention by dependency and distance between two words.
 
     Tran et al. (2016) show words that one dependency connects (Figure 6), and
     words that up to three connect (Section 5.2). Each sentence is read from the
@@ -421,8 +421,8 @@ class ParsedText:
 
 
 def _paths(sentence, subtypes, longest):
-    """Yields the positions of two words that up to `longest` dependencies
-    connect, and the path, as `(attended, predicted, path)`."""
+    """Yields `(attended, predicted, path)`: the positions of two words, and the
+    path of up to `longest` dependencies that connects them."""
     relations = sentence.relations
     if not subtypes:
         relations = [each.partition(":")[0] for each in relations]

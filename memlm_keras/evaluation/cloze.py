@@ -1,5 +1,5 @@
 """Evaluates cloze tests: scores the query with each candidate in its gap, and
-chooses the candidate of the highest score."""
+chooses the candidate with the highest score."""
 
 import dataclasses
 import statistics
@@ -18,8 +18,8 @@ Z_95 = statistics.NormalDist().inv_cdf(0.975)
 
 
 def wilson_interval(correct, number):
-    """Returns the 95% interval (Wilson, 1927) of `correct / number`."""
-    # Importing scipy.stats takes half a second.
+    """Returns Wilson's (1927) 95% confidence interval of `correct / number`."""
+    # Import scipy.stats only here, since that takes half a second.
     from scipy import stats
 
     found = stats.binomtest(correct, number).proportion_ci(method="wilson")
@@ -52,7 +52,7 @@ class ClozeAccuracy:
 
     @property
     def interval(self):
-        """95% interval of the accuracy (Wilson, 1927), two floats."""
+        """95% confidence interval of the accuracy (Wilson, 1927), a pair."""
         return wilson_interval(self.correct, self.questions)
 
     @property
@@ -63,7 +63,7 @@ class ClozeAccuracy:
             "after its context"
             if self.causal
             else "for which the probabilities of all words of the query, <eos> "
-            "included, each given the words before and behind it, have the "
+            "included, each given the words before and after it, have the "
             "highest product"
         )
         return (
@@ -159,8 +159,8 @@ def cloze_scores(model, questions, vocabulary=None, batch_size=32, verbose=1):
 
     Raises:
         ValueError: The model has no `score`, or is bidirectional and a question
-            has a context; there are no questions; the vocabulary's size is not
-            the model's; or `batch_size` is not positive.
+            has a context; there are no questions; `vocabulary` has another size
+            than the model's; or `batch_size` is not positive.
 
     Example:
 
@@ -186,7 +186,7 @@ def cloze_scores(model, questions, vocabulary=None, batch_size=32, verbose=1):
         else:
             for question in batch:
                 for place, ids in enumerate(question.sentences):
-                    # Recurrent models read an end of a sentence before a text.
+                    # Omit the first token, which only recurrent models read.
                     text = np.concatenate([question.context, ids])[1:]
                     query = model.score(text)[1 - len(ids) :]
                     question.scores[place] = query.sum()

@@ -21,7 +21,7 @@ from memlm_keras.models.language_model import LanguageModel
 from memlm_keras.models.streaming import read_batches
 from memlm_keras.models.surprisal import measures_of_logits
 
-# Steps per segment in the paper, and maximum steps when measuring sentences.
+# Steps per segment: the paper's, and the maximum in `measure_words`.
 _STEPS, _LONGEST = 5, 128
 # Values that `choose_dynamic` tries: rates for each rule, and decays.
 RATES = {"rms": (3e-5, 1e-4, 3e-4), "sgd": (0.01, 0.03, 0.1)}
@@ -168,7 +168,7 @@ class DynamicEvaluator:
     def measure_words(
         self, tokens, starts, end_of_sentence_id=0, segment_length=None
     ):
-        """Computes `LanguageModel.measure_words`; learns after each segment."""
+        """Like `LanguageModel.measure_words`, but learns after each segment."""
         if segment_length is None:
             longest = int(np.diff(starts, append=len(tokens)).max())
             segment_length = min(longest, _LONGEST)
@@ -240,7 +240,7 @@ def mean_squared_gradients(lm, batches, verbose=0, segments=None):
     Args:
         lm: Causal `memlm_keras.LanguageModel`.
         batches: `memlm_keras.data.Batches` of the training text; the authors
-            use 100 rows and the segment length of the text to score.
+            use 100 rows, and the same segment length as for scoring.
         verbose: 1 shows a progress bar.
         segments: Integer, maximum number of batches to read; `None` for all.
 

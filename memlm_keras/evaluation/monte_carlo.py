@@ -20,8 +20,8 @@ def monte_carlo_perplexity(
 
     Gal and Ghahramani (2016) average the probabilities from a trained model
     over random dropout masks, each fixed for the whole text. The result equals
-    an `Ensemble` of `model.with_fixed_dropout(s)` for consecutive seeds `s`,
-    but only one network is in memory.
+    that of an `Ensemble` of `model.with_fixed_dropout(s)` for consecutive seeds
+    `s`, but only one network is in memory.
 
     Args:
         model: `memlm_keras.LanguageModel`.
@@ -92,15 +92,15 @@ def sampled_perplexity(model, batches, samples=20, seed=0, verbose=1):
         p(y) = 1/K sum_k p(y | E_k)
 
     The result also has the perplexity from the mean log-probability (Section
-    5.4), which is far higher than the result of `perplexity`. With the scheme
-    `kneser_ney`, the target's output vector is drawn separately, as in
-    training, so probabilities do not sum to one. With `other_words="mean"`, the
-    target's probability is overestimated: mean vectors have smaller norms.
+    5.4), which is far higher than what the function `perplexity` returns. With
+    the scheme `kneser_ney`, the target's output vector is drawn separately, as
+    in training, so probabilities do not sum to one. `other_words="mean"` makes
+    the target's probability too high: other words get vectors of smaller norm.
 
     With `NoisedBatches`, all samples use the same weights, and only the noise
     in the input tokens differs. If noise of the scheme `kneser_ney` replaces a
     word, it also replaces the target, the next word, as in training. The score
-    of such a target is the log-probability of the replacing word.
+    of such a target is the log-probability of its replacement.
 
     Args:
         model: `memlm_keras.LanguageModel`. Its embedding must be a

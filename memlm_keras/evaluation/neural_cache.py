@@ -77,12 +77,12 @@ def choose_cache(
         size: Integer, number of outputs in the cache.
         thetas, weights: Sequences of floats to try; see `NeuralCache`.
         verbose: 0 prints nothing, 1 a progress bar and the result.
-        scores: Result of `model.score_batches(batches)`, if known; saves
-            computing the output layer, which is slow with a large vocabulary.
+        scores: Result of `model.score_batches(batches)`, if known. The output
+            layer, slow for a large vocabulary, is then not computed.
 
     Raises:
         ValueError: The model has a mixture, `thetas` or `weights` are invalid,
-            ids are outside the vocabulary, or batches begin within an epoch.
+            ids are outside the vocabulary, or batches start in mid-epoch.
 
     Example:
 

@@ -124,7 +124,7 @@ def lowest(perplexities):
 
 
 def perplexity(model, batches, verbose=1, also=(), words=None, scores=None):
-    """Computes the perplexity of a text, carrying the state through it.
+    """Computes the perplexity of a text.
 
     In the protocol `standard`, every token, including ends of sentences, is
     predicted once, and losses are summed in float64. `also` adds protocols from
@@ -133,15 +133,15 @@ def perplexity(model, batches, verbose=1, also=(), words=None, scores=None):
     * `salton2017`, as in the code of Salton et al. (2017): the first word of a
       sentence is not predicted, but the loss of the other words is divided by
       the number of all tokens. On Penn Treebank's test text, dividing by all
-      tokens turns a perplexity of 85.9 per predicted token into 70.1. The code
-      of Salton et al. begins to read at the first word of a sentence. Our
-      models read an end-of-sentence token first.
+      tokens turns a perplexity of 85.9 per predicted token into 70.1. Their
+      code starts reading at the first word of a sentence; our models first read
+      an end-of-sentence token.
 
     Args:
         model: `memlm_keras.LanguageModel`, `memlm_keras.Ensemble`, model from
             `memlm_keras.ngrams`, or any with `score_batches` and `causal`.
-        batches: `memlm_keras.data.Batches` of the whole text. One row reads
-            the text as a single stream, as most published results do; more
+        batches: `memlm_keras.data.Batches` of the whole text. With one row, the
+            text is read as a single stream, as for most published results; more
             rows are faster, but each begins in the initial state. Bidirectional
             models need `memlm_keras.data.SentenceBatches`.
         verbose: 0 prints nothing, 1 a progress bar and the result.
@@ -156,8 +156,8 @@ def perplexity(model, batches, verbose=1, also=(), words=None, scores=None):
 
     Raises:
         ValueError: The model has no `score_batches`, or a protocol or number of
-            words is invalid. Batches have ids outside the vocabulary, begin
-            within an epoch, miss a token, or may split sentences of a
+            words is invalid. Batches have ids outside the vocabulary, start in
+            the middle of an epoch, omit a token, or may split sentences for a
             bidirectional model. `salton2017` is given for a bidirectional
             model, or for batches that do not reset the state at each sentence.
 
@@ -192,8 +192,8 @@ def perplexity(model, batches, verbose=1, also=(), words=None, scores=None):
 def sentence_losses(model, batches, verbose=0):
     """Computes the loss of each sentence, in the order of the text.
 
-    The losses compare two models sentence by sentence, even if their batches
-    divide the text differently.
+    With these losses, two models can be compared sentence by sentence, even if
+    their batches divide the text differently.
 
     Args:
         model: See `perplexity`.
@@ -205,8 +205,8 @@ def sentence_losses(model, batches, verbose=0):
         negative natural-log probabilities, and numbers of tokens.
 
     Raises:
-        ValueError: The model has no `score_batches`, or the batches begin
-            within an epoch or do not contain each sentence once.
+        ValueError: The model has no `score_batches`, or the batches start in
+            the middle of an epoch or do not contain each sentence once.
 
     Example:
 
@@ -231,8 +231,8 @@ def token_losses(model, batches, verbose=0):
     counts = np.bincount(places, minlength=batches.num_tokens)
     if np.any(counts != 1):
         raise ValueError(
-            "`batches` must hold each sentence of the text once, uncut. "
-            f"Received: {type(batches).__name__} that miss, cut or repeat some"
+            "`batches` must hold each sentence of the text once, as a whole. "
+            f"Received: {type(batches).__name__} that omit, cut or repeat some"
         )
     losses = np.zeros(batches.num_tokens)
     losses[places] = -scores[weights > 0].astype("float64")
@@ -250,11 +250,11 @@ def require_method(name, model):
 
 
 def require_beginning(batches):
-    """Raises `ValueError` unless batches begin at the start of an epoch."""
+    """Raises `ValueError` unless batches start at the beginning of an epoch."""
     begin = getattr(batches, "start_batch", type(batches).__name__)
     if begin != 0:
         raise ValueError(
-            "`batches` must be made by `corpus.batches(split, ...)`, and begin "
+            "`batches` must be made by `corpus.batches(split, ...)`, and start "
             f"at their first batch, 0. Received: {begin}"
         )
 
@@ -270,7 +270,7 @@ def protocol_of(model, batches):
     if not model.causal:
         name = (
             "pseudo-perplexity, NO PERPLEXITY OF A LANGUAGE MODEL: each token "
-            "is predicted from the words before and behind it"
+            "is predicted from the words before and after it"
         )
     description = getattr(model, "description", None)
     return (

@@ -21,8 +21,8 @@ class TextBits:
             unknown words.
         spelling: Float, the part of `bits` that spells unknown words.
         words: Integer, number of words separated by white space.
-        characters: Integer, number of characters; each white space between
-            words and each end of a line counts as one.
+        characters: Integer, number of characters; any white space between two
+            words counts as one, and so does each end of a line.
     """
 
     bits: float
@@ -58,7 +58,7 @@ def text_bits(result, split, vocabulary):
 
         p_k(c | h) = (n(h c) + t(h) p_{k-1}(c | h')) / (n(h) + t(h))
 
-    where `n` counts, `t(h)` is the number of different characters after `h`,
+    where `n` is a count, `t(h)` the number of different characters after `h`,
     and `h'` is `h` without its first character. `p_0` has no context and backs
     off to a uniform distribution over all code points and the end symbol.
 

@@ -88,7 +88,7 @@ def test_a_bidirectional_model_scores_each_sentence_by_itself(batch_size):
     expected = [scored_one_by_one(model, each) for each in questions]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
     result = cloze_accuracy(model, questions, VOCABULARY, batch_size, 0)
-    assert "given the words before and behind" in result.protocol
+    assert "given the words before and after" in result.protocol
 
 
 def test_wrong_questions_for_a_bidirectional_model():

@@ -243,7 +243,7 @@ def test_sentence_completion_by_a_bidirectional_model(folder):
     answered = found["completion"]
     assert answered["accuracy"] == answered["correct"] / 3
     assert answered["questions"] == 3 and answered["unknown_answers"] == 1
-    assert "the words before and behind it" in answered["protocol"]
+    assert "the words before and after it" in answered["protocol"]
     assert "NO PERPLEXITY" in found["validation"]["protocol"]
     assert found["dropout"] == {"between": 0.3, "outputs": 0.3}
     for wrong, message in (

@@ -111,7 +111,7 @@ FORWARD = {
     "sentence_predictions": lambda lm: analysis.sentence_predictions(
         lm, "w1 w2", VOCABULARY
     ),
-    "Attention by words back": lambda lm: analysis.attention_columns(
+    "Attention by distance": lambda lm: analysis.attention_columns(
         lm, TOKENS, VOCABULARY, 3
     ),
 }
