@@ -12,7 +12,7 @@ _SEGMENT_LENGTH = 32
 
 
 def mean_attention(model, batches):
-    """Computes each memory position's mean attention weight over a text.
+    """Computes each memory position's mean attention weight in `batches`.
 
     See Daniluk et al. (2017), Figure 3b. Skips steps before the memory is full.
 

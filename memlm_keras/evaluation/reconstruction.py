@@ -10,9 +10,9 @@ class Reconstruction(NamedTuple):
     """Accuracy of the sequences that an autoencoder reconstructed.
 
     Attributes:
-        token_accuracy: Float, proportion of positions with the correct token,
-            including ends of sequences.
-        sequence_accuracy: Float, proportion of sequences without an error.
+        token_accuracy: Float, fraction of correct tokens and ends of sequences.
+        sequence_accuracy: Float, fraction of sequences without an error.
+        tokens, sequences: Integers, numbers of tokens and of sequences.
         protocol: String that describes how the accuracy was measured.
     """
 
@@ -26,7 +26,7 @@ class Reconstruction(NamedTuple):
 def reconstruction(model, batches, sampler="greedy", verbose=1):
     """Measures how well an autoencoder reconstructs sequences.
 
-    The decoder reads the tokens that it has generated, not the correct ones.
+    The decoder reads the tokens that `sampler` chose, not the correct ones.
 
     Args:
         model: `memlm_keras.SequenceAutoencoder`.
