@@ -13,6 +13,7 @@ from benchmarks import growth
 from benchmarks import report
 from benchmarks import runner
 from benchmarks import suites
+from benchmarks.peers import pytorch_memories
 from benchmarks.runner import Result
 
 TINY = cases.Case(
@@ -88,15 +89,8 @@ def test_a_memory_is_compared_with_an_lstm_of_its_sizes():
     "kind, variant",
     [
         ("training", "plain"),
-        ("memories", "lstm_3_parts"),
-        ("memories", "attention"),
-        ("memories", "key_value_predict"),
-        ("memories", "attentive_combined"),
-        ("memories", "rm_tm_gated"),
-        ("memories", "memory_network"),
-        ("layer", "associative_gru"),
-        ("layer", "lstm_network"),
-        ("layer", "word_by_word"),
+        *(("memories", name) for name in pytorch_memories.MEMORIES),
+        *(("layer", name) for name in pytorch_memories.LAYERS),
         ("step", "key_value_predict"),
     ],
 )
@@ -111,10 +105,9 @@ def test_contenders_agree(kind, variant):
         time=1 if kind == "step" else 4,
         window=3,
     )
-    losses = []
-    by_hand = kind == "layer" and variant != "associative_gru"
-    peers = ["pytorch", "package"]
-    if by_hand and keras.backend.backend() != "torch":
+    losses, peers = [], ["pytorch", "package"]
+    backend = keras.backend.backend()
+    if backend != "torch" and variant in ("lstm_network", "word_by_word"):
         peers.append("layers_by_hand")
     for peer in peers:
         module = importlib.import_module(f"benchmarks.peers.{peer}")
