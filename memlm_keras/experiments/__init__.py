@@ -1,7 +1,7 @@
 """Experiments, which train and measure presets, and the `memlm` command.
 
-Names are imported on first use, so that the backend is chosen before Keras is
-imported."""
+Names are imported on first use, so that the backend can be chosen before Keras
+is imported."""
 
 import importlib
 

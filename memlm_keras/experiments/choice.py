@@ -20,7 +20,7 @@ from memlm_keras.experiments.datasets import unit_of
 
 # N-gram models of Table 2 (Tran et al., 2016); other orders are accepted.
 NGRAM_MODELS = {
-    "kneser_ney_5": "Kneser-Ney smoothing; the order is from 1 to 9",
+    "kneser_ney_5": "Kneser-Ney smoothing; orders are 1 to 9, here 5",
     "kneser_ney_5_cache": "the same with a cache of recent words",
 }
 _NGRAM_MODEL = re.compile(r"kneser_ney_([1-9])(_cache)?")
@@ -31,7 +31,7 @@ _ANY = float("inf")
 # text of 100,000 tokens, for example, gets the dropout rate 0.5.
 _ROWS = {"small": 10_000_000, "medium": 50_000_000, "large": _ANY}
 _DROPOUT = {0.6: 60_000, 0.5: 300_000, 0.4: 1_000_000, 0.3: _ANY}
-# The smallest preset needs less dropout if it trains for fewer epochs.
+# On long texts, the smallest preset trains for fewer epochs with less dropout.
 _SMALLEST_DROPOUT = _DROPOUT | {0.4: 700_000}
 _BATCH_SIZE = {5: 60_000, 20: _ANY}
 # Epochs of the smallest preset. In runs of at most `_FEW` epochs, the learning
@@ -45,12 +45,12 @@ _PROJECTED, _PROJECTS = {"units": 248, "embedding_dim": 200}, (300_000, 10**6)
 _LONG = 500_000
 # Maximum number of epochs of all presets except the smallest.
 _MOST_EPOCHS = 40
-# The `memlm/` preset `ours` in `_fitted`, to which a paper's preset is adapted.
+# The `memlm/` preset `ours` in `_fitted`, which limits a paper's sizes.
 _FITTED_TO = {"small": 200_000, "medium": 2_000_000, "large": _ANY}
 _SIZES = {"scale", "units", "embedding_dim"}
 _SCHEDULES = ("halve_after", "linear_decay", "halve")
-# A tokenizer is chosen from the first `_LINES` lines of a text. `_SPLITS` maps
-# each tokenizer to a sentence for the user that gives the reason for it.
+# A tokenizer is chosen by the first `_LINES` lines of a text. `_SPLITS` maps
+# each tokenizer to the sentence that explains the choice to the user.
 _LINES = 1000
 _SPLITS = {
     "characters": "This text has few spaces between its words, so its tokens "
@@ -105,7 +105,7 @@ def find_preset(name):
     for row, (*_, full) in rows.items():
         hint = hint.replace(f" mean {row}?", f" mean {full}?")
     if os.path.exists(name):
-        hint = f" A text is read by memlm train --dataset={name}"
+        hint = f" To train on this text: memlm train --dataset={name}"
     raise options.UsageError(
         f"There is no preset {name}.{hint or ' `memlm presets` lists all.'}"
     )
@@ -142,8 +142,8 @@ class Choice:
 def choose_preset(dataset, preset=None, **given):
     """Chooses a preset and options for a text, or options for a given preset.
 
-    Without `preset`, chooses a tokenizer, and a `memlm/` preset by the text's
-    length. For a paper's preset, chooses sizes and rates by the text's length.
+    Without `preset`, chooses a `memlm/` preset. The text's length decides the
+    preset, sizes and rates. A tokenizer is chosen only for `memlm/` presets.
 
     Args:
         dataset: string, as for `Experiment`.
@@ -152,7 +152,7 @@ def choose_preset(dataset, preset=None, **given):
             `epochs`.
 
     Returns:
-        `None` if `preset` is a trained model, or is not a neural language
+        `None` if `preset` is a trained model or is not a neural language
         model. Otherwise, an object with the attributes `preset`, `options`
         (dict, overrides for `Experiment`), `running` (dict, arguments for its
         `run`), `reasons` (list of sentences that explain the choice), `corpus`
@@ -220,8 +220,8 @@ def _own_settings(preset, corpus, given, reasons):
     if smallest and above < tokens <= most and not sized:
         settings |= _PROJECTED
         reasons.append(
-            f"Its {settings['units']} outputs are projected to the size of the "
-            "embeddings, which helps for a text of this size."
+            f"In {preset}, {settings['units']} outputs are projected to the "
+            "size of the embeddings, which helps for a text of this length."
         )
     if few and size > 2 * _NUM_SAMPLED:
         settings["num_sampled"] = _NUM_SAMPLED
@@ -236,25 +236,25 @@ def _own_settings(preset, corpus, given, reasons):
         )
     if "num_sampled" in settings:
         reasons.append(
-            f"In training, targets are compared with {_NUM_SAMPLED:,} of the "
-            "words, which is faster and costs about 1% (--num_sampled=0: all)."
+            f"Targets are compared with {_NUM_SAMPLED:,} of the words in "
+            "training: faster, but about 1% worse (--num_sampled=0: all)."
         )
     if "linear_decay" in settings:
         reasons.append(
-            "The learning rate falls linearly to zero, because a long text is "
-            "trained for few epochs."
+            "The learning rate falls linearly to zero, because training on a "
+            "long text takes few epochs."
         )
     row = dataclasses.asdict(registry.find(preset)[1]) | given | settings
     reasons.append(
         f"An update reads {row['batch_size']} rows of {row['segment_length']} "
-        f"tokens, at a rate of {row['learning_rate']:g}."
+        f"tokens, at a learning rate of {row['learning_rate']:g}."
     )
     running = {} if "epochs" in given else {"epochs": epochs}
     epochs = given.get("epochs", epochs)
     reasons.append(
-        f"It is trained for at most {epochs} epoch{'s' * (epochs > 1)}, and "
-        "stops earlier if the validation text no longer improves. After some "
-        "seconds, it prints how long that takes."
+        f"Training takes at most {epochs} epoch{'s' * (epochs > 1)}. It stops "
+        "earlier if the validation perplexity no longer improves. An estimate "
+        "of the time follows after some seconds."
     )
     return settings, running
 
@@ -281,7 +281,7 @@ def _fitted_settings(preset, corpus, given, reasons):
         settings["documents"] = False
         reasons.append(
             f"The {len(starts)} documents are read as one text, as they are "
-            f"too few to fill {batch_size} rows (--documents: each by itself)."
+            f"too few to fill {batch_size} rows (--documents separates them)."
         )
     return settings, running
 
@@ -297,11 +297,11 @@ def _up_to(tokens, limits):
 
 def _fitted(row, ours, tokens):
     """Returns options that adapt a paper's preset `row` to a text of `tokens`
-    tokens. `ours`, a `memlm/` preset for such a text, sets upper limits of the
-    sizes, and the learning rate."""
-    # For a short text, each batch gets as many tokens as a batch of `ours`.
-    # With the paper's larger batches, an epoch has few updates, and the
-    # learning rate falls too soon.
+    tokens. `ours`, a `memlm/` preset for such a text, sets upper limits for
+    the sizes, and may set the learning rate."""
+    # A batch gets about as many tokens as in training a `memlm/` preset. With
+    # the paper's larger batches, an epoch of a short text would have few
+    # updates, and the learning rate would fall too soon.
     rows = _up_to(tokens, _BATCH_SIZE) * ours.segment_length
     fitted = {
         "batch_size": min(round(rows / row.segment_length), ours.batch_size),
@@ -310,7 +310,7 @@ def _fitted(row, ours, tokens):
     if ours.units < row.units:
         fitted["scale"] = round(ours.units / row.units, 3)
     if getattr(row, "initial_range", None):
-        # With smaller weights, training learns word frequencies first and then
+        # With smaller weights, a model learns word frequencies first and then
         # stalls, so the learning rate would be halved too soon.
         fitted["initial_range"] = ours.initial_range
     by_adam = row.optimizer()["class_name"] in ("Adam", "FusedAdam")

@@ -27,14 +27,14 @@ from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
 
 _STATUSES = """\
-Exit status: 0 if all is done; 1 if something failed; 2 if the command is wrong,
-such as a flag, or a file that is missing or not what it must be; 130 and 143 if
-it was interrupted (Ctrl-C, SIGTERM)."""
+Exit status: 0 on success; 1 if something failed; 2 if the command is wrong,
+for example if it has an unknown flag, or names a missing or unsuitable file;
+130 or 143 if it was interrupted by Ctrl-C or SIGTERM."""
 _EVERYWHERE = (
     Option(
         "backend",
         str,
-        "Keras backend; by default the configured, or an installed, one.",
+        "Keras backend; by default the configured or an installed backend.",
         choices=process.BACKENDS,
     ),
     Option(
@@ -49,7 +49,7 @@ _FLAG = re.compile(r"--?([A-Za-z]\w*)(=.*)?", re.DOTALL)
 # Formats of option values and positional arguments in `--help`.
 _VALUES = {str: "TEXT", int: "INTEGER", float: "NUMBER", list: "TEXT"}
 _PLACES = {None: "{}", "?": "[{}]", "+": "{} ...", "*": "[{} ...]"}
-_RUN = "a run folder, a .keras file, or a trained model by name or folder"
+_RUN = "a run folder, a .keras file, or a trained model's name or folder"
 
 
 class _Positional(argparse.ArgumentParser):
@@ -69,7 +69,7 @@ class Command:
     help: str
     places: dict  # Maps positional arguments to `nargs` of argparse.
     own: tuple  # Options passed as keyword arguments of `function`.
-    groups: dict  # Options that `function` gets as dicts, by argument.
+    groups: dict  # Maps a dict argument of `function` to its options.
 
     @property
     def name(self):
@@ -303,8 +303,8 @@ def _files_to_write(command, positional, values):
         )
         if os.path.realpath(path) in map(os.path.realpath, typed):
             raise UsageError(
-                f"--{name}={path} is read or written by this command already, "
-                "and would be lost. Choose another file"
+                f"This command already reads or writes {path}, which "
+                f"--{name}={path} would overwrite. Choose another file"
             )
         if not path.lower().endswith(suffixes[name]):
             raise UsageError(
@@ -329,7 +329,7 @@ def _interrupted(arguments, number):
     line = "Interrupted."
     if arguments[0] in ("train", "table"):
         command = [a for a in arguments if a != "--overwrite"]
-        line += f" The same command goes on: {shlex.join(['memlm', *command])}"
+        line += f" To continue: {shlex.join(['memlm', *command])}"
     print(f"\n{line}", file=sys.stderr)
     return 128 + number
 

@@ -13,7 +13,7 @@ NAME = "comparison"
 _ORDER = 5
 # Number of words to print, and their minimum count in the test text.
 _WORDS, _OFTEN = 8, 3
-# A word is printed if the neural model saves at least this number of bits per
+# A word is printed if the neural model saves more than this number of bits per
 # occurrence, compared with n-grams. Smaller numbers would be printed as 0.0.
 _LEAST = 0.05
 _LINES, _LONGEST = 3, 25
@@ -86,7 +86,7 @@ def _perplexities(model, corpus):
 
 def warn_if_little_is_learned(experiment, results, command, compared=False):
     """Prints advice if the test perplexity is hardly below the unigram model's.
-    If `compared`, does not advise to train longer, because `describe` does."""
+    If `compared`, does not advise training longer, because `describe` does."""
     corpus = experiment.corpus
     if not datasets.can_be_counted(corpus):
         return
@@ -96,9 +96,9 @@ def warn_if_little_is_learned(experiment, results, command, compared=False):
         return
     how = "little better" if by_model < by_frequency else "worse"
     line = (
-        f"The model is {how} than the words' frequencies, which have a "
-        f"perplexity of {by_frequency:.1f} on the test text; it has "
-        f"{by_model:.1f}."
+        f"The model is {how} than word frequencies: on the test text, its "
+        f"perplexity is {by_model:.1f}, and that of the frequencies is "
+        f"{by_frequency:.1f}."
     )
     if experiment.preset.get("trained") is None:
         own = experiment.preset_name.startswith("memlm/")
@@ -130,8 +130,8 @@ def _flags(command):
 
 
 def _gained(vocabulary, words, nats):
-    """Returns `[word, count, mean bits saved]` for the words at which the model
-    saves most bits, compared with n-grams."""
+    """Returns `[word, count, mean bits saved]` for the words for which the
+    model saves the most bits, compared with n-grams."""
     import numpy as np
 
     counts = np.bincount(words, minlength=len(vocabulary))
@@ -189,7 +189,7 @@ def describe(results):
     """Returns lines of text about the comparison in `results.json`."""
     found = results[NAME]
     rows = {
-        "words' frequencies": found["unigram"],
+        "word frequencies": found["unigram"],
         "Kneser-Ney, order 5": found["kneser_ney"],
         "Kneser-Ney with a cache": found["kneser_ney_with_cache"],
         f"{results['preset']} as it was": found.get("before"),
@@ -205,8 +205,8 @@ def describe(results):
     width = max(map(len, rows))
     unit = found.get("unit", "words")
     lines = [
-        f"Perplexity of the test text, over {unit} (with other "
-        f"{unit.split()[0]}, compare the bits):"
+        f"Perplexity of the test text, over {unit} (if vocabularies differ, "
+        "compare bits):"
     ]
     lines += [f"  {name:{width}} {value:9.1f}" for name, value in rows.items()]
     lines += _behind_counting(results, rows)

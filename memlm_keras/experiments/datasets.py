@@ -20,7 +20,7 @@ class Dataset:
     def __init__(self, name, kind, sentences=False, reading=None):
         self.name = str(name)
         self.kind = kind
-        # Whether lines with several sentences are split into sentences.
+        # Whether the lines of WikiText-2 are split into sentences.
         self.sentences = sentences
         self.reading = dict(reading or {})
         self.paths = [
@@ -49,7 +49,7 @@ class Dataset:
         if len(self.paths) > 1 or named or not folder.is_dir():
             return None
         files = sorted(folder.glob("*.conllu"))
-        # A folder with texts is no treebank, even if it also contains parses.
+        # A folder with texts is not a treebank, even if it contains parses.
         if not files or _find_splits(folder) is not None:
             return None
         matches = [(_TREEBANK_FILE.fullmatch(f.stem), f) for f in files]
@@ -62,13 +62,13 @@ class Dataset:
             raise options.UsageError(
                 f"dataset={folder} must hold one treebank, as files "
                 "NAME-ud-train.conllu, NAME-ud-dev.conllu and "
-                "NAME-ud-test.conllu, or the same without NAME-ud-. Received: "
+                "NAME-ud-test.conllu, or train.conllu and so on. Received: "
                 f"{', '.join(file.name for file in files)}"
             )
         return paths
 
     def load(self, vocabulary=None, labels=None, whole=False):
-        """Loads the corpus. A `vocabulary` or `labels` of `None` are taken from
+        """Loads the corpus. A `vocabulary` or `labels` of `None` is taken from
         the training text. If `whole`, a single file of pairs becomes the test
         set and is not split."""
         with options.wrong_use():
@@ -95,7 +95,7 @@ class Dataset:
             corpus = data.load_pairs(paths, **words)
             if whole:
                 test = corpus.test
-                text = f"All {len(test):,} pairs of {self.name} are for test."
+                text = f"{self.name}: all {len(test):,} pairs are test pairs."
                 corpus = dataclasses.replace(
                     corpus, train=test, validation=test, description=text
                 )
@@ -138,12 +138,12 @@ class Dataset:
                 )
             if not (path.is_file() or path.is_dir()):
                 raise options.UsageError(
-                    f"{path} is a pipe or a device, and a text is read several "
-                    "times. Save it to a file first."
+                    f"{path} is a pipe or a device, but a text is read "
+                    "several times. Save it to a file first."
                 )
             if path.suffix.lower() in tables and not classifies:
                 raise options.UsageError(
-                    f"{path} is a table, and a language model is trained on "
+                    f"{path} is a table, but a language model is trained on "
                     "running text. Pairs of sentences with labels train a "
                     "classifier: memlm train weissenborn2016/gru_shared "
                     f"--dataset={path}"
@@ -162,8 +162,8 @@ class Dataset:
             wrong.append("minimum_count")
         for option in self._given(*wrong):
             raise options.UsageError(
-                f"{option} cannot be given for dataset={self.name}, which is "
-                "always read in the same way."
+                f"{option} cannot be given for dataset={self.name}, which does "
+                f"not use it. Omit {option}."
             )
 
     def _given(self, *names):
@@ -222,8 +222,8 @@ def _describe(corpus, is_counted):
         f"the training text is {known.unknown}"
     )
     if is_counted:
-        line += ", as it is written there or for rarer words (--minimum_count "
-        line += "and --vocabulary_size say which)"
+        line += ", either written in the text or in place of rare words (see "
+        line += "--minimum_count and --vocabulary_size)"
     print(f"{line}.")
 
 
@@ -237,8 +237,8 @@ def unit_of(vocabulary):
 
 def can_be_counted(corpus):
     """Returns whether n-gram models can be fitted to a corpus. N-gram models
-    need a vocabulary whose end of a sentence has the id 0."""
-    # `memlm_keras.ngrams` names this 0, but importing `ngrams` imports Keras.
+    need a vocabulary in which the end of a sentence has the id 0."""
+    # `memlm_keras.ngrams` has a constant for 0, but imports Keras.
     return corpus.vocabulary.end_of_sentence_id == 0
 
 
@@ -292,7 +292,7 @@ def evaluation_batches(experiment, model, split):
         # Papers compute perplexity on one continuous text, with batch size 1.
         return corpus.batches(split, 1, 100)
     # Documents are independent, so the batch size does not change results.
-    # Empty rows are added, so that all devices get equally many rows.
+    # Empty rows are added, so that all devices get the same number of rows.
     starts = getattr(corpus, split).document_starts
     rows = min(settings["batch_size"], len(starts))
     devices = memlm.training.distribution.num_devices(model)

@@ -33,7 +33,7 @@ class Experiment:
     """Trains a preset on a dataset and measures it.
 
     The same arguments give the same settings and results in Python, with
-    `memlm train`, and for a row that `memlm table` trains.
+    `memlm train --as_published`, and for a row that `memlm table` trains.
 
     Args:
         preset: string. A name in `memlm_keras.presets.names()`, `"paper/row"`,
@@ -48,7 +48,7 @@ class Experiment:
             `memlm_keras.experiments.options.OVERRIDES`, such as `scale`,
             `batch_size` or `tokenize`; `None` keeps the preset's value.
 
-    The constructor returns the subclass for the preset's kind of model.
+    The constructor returns an instance of the subclass for the preset's kind.
 
     Attributes:
         preset: dict, the preset with the overrides applied.
@@ -74,7 +74,7 @@ class Experiment:
 
     kind = None
     monitor = "val_perplexity"  # Metric that selects the best epoch.
-    mode = "min"  # Whether the best `monitor` is "min" or "max".
+    mode = "min"  # "max" if larger values of `monitor` are better.
     # Results that are printed after training.
     columns = [
         Measure("validation", ("validation", "perplexity")),
@@ -89,8 +89,8 @@ class Experiment:
         if cls is Experiment:
             if found.kind not in _CLASSES:
                 raise options.UsageError(
-                    f"No experiment trains a {found.kind}, such as {found.name}"
-                    f". Kinds of models are {', '.join(_CLASSES)}."
+                    f"The kind of model must be one of {', '.join(_CLASSES)}. "
+                    f"Received: preset={found.name}, a {found.kind}"
                 )
             module, name = _CLASSES[found.kind]
             module = importlib.import_module(f"{__package__}.{module}")
@@ -190,7 +190,7 @@ class Experiment:
         return epochs, patience
 
     def make(self):
-        """Makes and compiles the model; Keras' global seed sets its weights.
+        """Makes and compiles the model; Keras' global seed fixes its weights.
         Returns `(model, callbacks)`, with the callbacks for its training."""
         from keras.saving import deserialize_keras_object
 
@@ -313,7 +313,7 @@ class Experiment:
         overwrite=False,
         command=None,
     ):
-        """Trains a model, measures its best epoch, draws curves and attention.
+        """Trains a model, measures its best epoch, and draws pictures.
 
         A finished run is not trained again; only missing `measures` are added.
         An interrupted run continues.
@@ -448,8 +448,8 @@ class Experiment:
             verbose: as in `keras.Model.predict`.
 
         Returns:
-            `(scores, sample_weight)`, two float32 arrays `(rows, time)` as from
-            `model.score_batches`, which documents the errors.
+            `(scores, sample_weight)`, two float32 arrays of shape `(rows,
+            time)`, from `model.score_batches`, whose errors are also raised.
 
         Example:
 
@@ -532,8 +532,8 @@ class Experiment:
         last=False,
     ):
         """Trains or resumes, and keeps the weights of the best epoch (of the
-        last one if `last`). Returns two values: whether training did not end
-        with a NaN or infinite loss, and the validation batches."""
+        last one if `last`). Returns two values: whether the loss stayed
+        finite, and the validation batches."""
         import keras
 
         from memlm_keras.training.callbacks import CSVLogger
@@ -566,8 +566,8 @@ class Experiment:
         if checkpoint.resumed_from and not last:
             epoch, batch = checkpoint.resumed_from
             print(
-                f"Going on in {folder.path} in epoch {epoch + 1} at batch "
-                f"{batch}."
+                f"Continuing the run in {folder.path} at batch {batch} of "
+                f"epoch {epoch + 1}."
             )
         try:
             with process.signals_wait(checkpoint.save_here) as interruptible:
@@ -590,8 +590,8 @@ class Experiment:
             raise options.UsageError(
                 f"{what} A default of {self.preset_name} may have changed (see "
                 "CHANGELOG.md). Give --overwrite to start again with the new "
-                "default. Or give the old value by its flag: flags are part of "
-                "the run's name, so this starts another run."
+                "default. Or pass the old value with its flag; because flags "
+                "are part of a run's name, this starts another run."
             ) from None
         return not stop_on_nan.stopped, validation
 
@@ -659,7 +659,7 @@ def experiment_of(folder, **changes):
             raise
         message = (
             f"The text of {folder.path} was at {recipe['dataset']}, as its "
-            "config.json says, and is not there now. Put it back"
+            "config.json says, but is not there now. Put it back"
         )
         # N-grams are counted again, so the training text itself is needed.
         if folder.kind != options.KNESER_NEY:

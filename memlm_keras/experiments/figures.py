@@ -14,8 +14,8 @@ from memlm_keras.experiments.tables import report
 MEAN_ATTENTION, CURVE = "mean_attention.csv", "curve.png"
 _PASSAGE = 24
 _COLUMNS = 100
-_LONGEST = 20  # Maximum words of an automatically chosen sentence.
-# Least distance of an attended word ("more than six positions to the left").
+_LONGEST = 20  # Maximum words in an automatically chosen sentence.
+# Minimum distance of an attended word ("more than six positions to the left").
 _NEAREST = 7
 _DEPENDENCIES_DRAWN = 24
 # Cells with fewer pairs than this stay white: their means are mostly noise.
@@ -65,7 +65,7 @@ def analyses_of(pictures):
 
 def draw_language_model(experiment, model, folder, pictures, verbose=1):
     """Draws a model's attention and the requested analyses; returns the paths.
-    Draws nothing unless a causal model attends to earlier tokens."""
+    Draws nothing if the model is not causal or does not attend to tokens."""
     if model.attending is None or not model.causal:
         return []
     corpus = experiment.corpus
@@ -314,15 +314,15 @@ def _parses(experiment, pictures):
     else:
         raise options.UsageError(
             "analyses=dependencies needs parsed sentences. Give a treebank as "
-            "--dataset, or a file as --conllu=de_gsd-ud-test.conllu."
+            "--dataset, or a file, such as --conllu=de_gsd-ud-test.conllu."
         )
     read = memlm.analysis.read_conllu
     with options.wrong_use():
         return paths[0].stem, [each for path in paths for each in read(path)]
 
 
-# Maps analyses (Tran et al., 2016, Section 5) to functions, and names of the
-# PNG and CSV files that the functions write.
+# Maps each analysis (Tran et al., 2016, Section 5) to a function, and to the
+# name of the PNG and CSV files that the function writes.
 ANALYSES = {
     "columns": (_draw_columns, "attention_columns"),
     "predictions": (_draw_predictions, "sentence_predictions"),

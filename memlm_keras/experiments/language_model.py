@@ -19,18 +19,18 @@ from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import read_preset
 from memlm_keras.presets.rows import serialized
 
-# Protocols of papers, which are reported besides the standard protocol.
+# Protocols of papers, reported in addition to the standard protocol.
 _ALSO = {"salton2017": ("salton2017",)}
 # Size of a batch's logits, in bytes, above which a warning is printed.
 LARGE_LOGITS = 2**30
 _MEMORY_WINDOW = 5
 _PROMPT = 3  # Number of words in the suggested prompt.
 # Preset whose optimizer and schedule are used to train a trained model further,
-# and to train any preset with `--optimizer` and `--halve`.
+# and to train any preset with `--optimizer` or `--halve`.
 _OWN = "memlm/small"
 # Learning rate, epochs and patience of further training.
 _FURTHER_RATE, _FURTHER_EPOCHS, _FURTHER_PATIENCE = 0.001, 10, 1
-# Options that keep the sizes and the vocabulary of a trained model.
+# Options that do not change the sizes and vocabulary of a trained model.
 _FURTHER_OPTIONS = set(
     "data_dir document_start cbt_train_on documents dropout batch_size "
     "segment_length learning_rate distribution halve_after linear_decay "
@@ -108,8 +108,8 @@ class LanguageModelExperiment(Experiment):
         )
         if not model.causal:
             raise options.UsageError(
-                f"{self.preset_name} reads text from both sides; only causal "
-                "models are trained further."
+                f"Only causal models can be trained further. Received: "
+                f"{self.preset_name}, which reads text from both sides"
             )
         return model
 
@@ -231,8 +231,8 @@ class LanguageModelExperiment(Experiment):
             print(
                 f"The longest sentence of the training text has {longest:,} "
                 f"tokens: the logits of {rows} such rows take "
-                f"{size / 2**30:.1f} GiB, and training several times that. "
-                "Lower --batch_size, or split such lines of the text."
+                f"{size / 2**30:.1f} GiB, and training takes several times as "
+                "much. Lower --batch_size, or split such lines of the text."
             )
 
     def noised(self, batches):
@@ -326,8 +326,8 @@ def _preset_of_trained(name, folder, overrides):
     metadata = trained.read_metadata(folder)
     if (kind := metadata["kind"]) != options.LANGUAGE_MODEL:
         raise options.UsageError(
-            f"{name} is a trained {kind}; only language models are trained "
-            "further."
+            "Only language models can be trained further. Received: "
+            f"{name}, a trained {kind}"
         )
     for option in overrides.keys() - _FURTHER_OPTIONS:
         raise options.NoUseError(
@@ -446,8 +446,8 @@ def _change_smoothing(name, preset, overrides):
         if not smoothing or smoothing["scheme"] != "kneser_ney":
             raise options.NoUseError(
                 "other_words",
-                "--other_words is for Kneser-Ney smoothing, such as "
-                f"kong2019/vs_kneser_ney_512. Received: preset={name}",
+                "--other_words needs a preset with Kneser-Ney smoothing, such "
+                f"as kong2019/vs_kneser_ney_512. Received: preset={name}",
             )
         smoothing["other_words"] = overrides["other_words"]
 

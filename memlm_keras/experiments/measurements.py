@@ -1,7 +1,7 @@
 """Measurements of trained models.
 
-Every language model is measured by `perplexities`. A user or a preset requests
-further `MEASUREMENTS`."""
+Every language model is measured by `perplexities`. A user or a preset can
+request further `MEASUREMENTS`."""
 
 import dataclasses
 import math
@@ -36,11 +36,11 @@ class Measurement:
     # Called with (experiment, model, asked, verbose, before), where `asked` is
     # a dict of options and `before` a dict of earlier results; returns a dict.
     function: Callable
-    # Maps each required option to its key in the results, or to `None`. If
-    # there are several options, the user must give the first one; a preset
-    # cannot request the measurement.
+    # Maps each required option to its key in the results, or to `None` if it
+    # has no key. If several options are required, the user must give the first
+    # one, because a preset cannot request the measurement.
     needs: dict
-    check: Callable | None = None  # Checks (experiment, options).
+    check: Callable | None = None  # Called with (experiment, asked).
 
 
 @dataclasses.dataclass(frozen=True)
@@ -480,7 +480,7 @@ MEASUREMENTS = (
 
 
 def print_requested(results, requests):
-    """Prints the measurements that the user requests. Also prints a comparison
+    """Prints the measurements requested by the user. Also prints a comparison
     with n-grams, if there is one, or else the preset's measurements."""
     compared = comparison.NAME in results
     if compared:

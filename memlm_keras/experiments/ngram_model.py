@@ -29,7 +29,7 @@ class NgramExperiment(Experiment):
         return 1, 0
 
     def count(self, verbose=1):
-        """Counts n-grams; returns two models, without and with a cache."""
+        """Counts n-grams; returns the model without and with its cache."""
         corpus, ngrams = self.corpus, memlm.ngrams
         counted = ngrams.KneserNey(
             len(corpus.vocabulary), order=self.preset["order"]

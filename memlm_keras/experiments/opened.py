@@ -70,8 +70,8 @@ class Opened:
         """The experiment of the run, on its training text."""
         if self.folder is None:
             raise options.UsageError(
-                f"{self.path} is in no run folder, so its text and settings "
-                "are unknown. Name a run folder."
+                f"{self.path} is not in a run folder, so its text and "
+                "settings are unknown. Name a run folder."
             )
         return reopen(self.folder)
 
@@ -151,8 +151,8 @@ class Opened:
 
 
 def average(runs, rate=None, cache=False):
-    """Returns the model of `runs`, or the average of several models. With
-    `rate`, the model is wrapped in a `DynamicEvaluator`."""
+    """Returns the model of a single run, or the average of several models.
+    With `rate`, the model is wrapped in a `DynamicEvaluator`."""
     models = [run.model_that("score", cache) for run in runs]
     with options.wrong_use():
         model = models[0] if len(models) == 1 else memlm.Ensemble(models)
@@ -165,7 +165,7 @@ def require_different(paths):
     """Raises `UsageError` if a path is given twice."""
     if len({*paths}) < len(paths):
         raise options.UsageError(
-            f"RUN must not be given twice. Received: {' '.join(paths)}"
+            f"Name each RUN only once. Received: {' '.join(paths)}"
         )
 
 

@@ -27,7 +27,7 @@ class UsageError(ValueError):
 
 
 class MissingTextError(UsageError):
-    """Raised if a path has no text."""
+    """Raised if there is no text at a path."""
 
 
 class NoUseError(UsageError):
@@ -48,7 +48,7 @@ OF_PATHS = (
 
 
 def text_of(error):
-    """Returns the message of an error, without the number of an `OSError`."""
+    """Returns the message of an error, without the error number."""
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     return ": ".join(map(str, filter(None, (error.strerror, error.filename))))
@@ -155,7 +155,7 @@ class Option:
 
 
 def read_options(options, values, kind=None):
-    """Converts `values`, a dict by option name. Raises `UsageError` for an
+    """Converts a dict from option names to values. Raises `UsageError` for an
     unknown name, an invalid value, or an option that `kind` does not use."""
     known = {option.name: option for option in options}
     for name in values:
@@ -240,15 +240,15 @@ READING = (
     Option(
         "vocabulary_size",
         int,
-        "Size of the vocabulary: special tokens and the most frequent words; "
-        "by default 77,003 for a folder of documents, and otherwise all.",
+        "Size of the vocabulary: special tokens and most frequent words; by "
+        "default 77,003 for documents to divide into parts, otherwise all.",
         at_least=2,
     ),
     Option(
         "minimum_count",
         int,
         "Words with fewer occurrences in the training text are unknown; by "
-        "default 2, or 1 for a text that contains <unk>.",
+        "default 2, or 1 for sentence pairs and texts that contain <unk>.",
         at_least=1,
     ),
     _of_texts(
@@ -283,7 +283,7 @@ SIZES = (
     _neural(
         "scale",
         float,
-        "Factor on all sizes of the paper's model.",
+        "Factor for all sizes of the paper's model.",
         at_least=1e-6,
     ),
     _neural("units", int, "Units of the recurrent layers.", at_least=1),
@@ -293,7 +293,7 @@ SIZES = (
         "initial_range",
         float,
         "Draw initial weights from U(-r, r) with this r. With --scale=s, the "
-        "paper's r divided by sqrt(s) gives outputs of the paper's size.",
+        "paper's r divided by sqrt(s) keeps outputs as large as the paper's.",
         at_least=0,
     ),
     _of_language(
@@ -308,13 +308,13 @@ SIZES = (
         "memory",
         str,
         "Memory to add above the recurrent layers of a preset without one; the "
-        "last recurrent layer then has three times the units.",
+        "last recurrent layer then has three times as many units.",
         choices=("key_value_predict",),
     ),
     _neural(
         "key",
         str,
-        "Length of the keys of an associative memory: at most one, or one.",
+        "Length of associative memories' keys: at most one, or exactly one.",
         choices=("bound", "unit"),
     ),
 )
@@ -393,8 +393,8 @@ TRAINING = (
     _of_language(
         "other_words",
         str,
-        "For Kneser-Ney smoothing: in training, output vectors of all words "
-        "except the target; a sample needs --output_bias.",
+        "For Kneser-Ney smoothing: output vectors, in training, of all words "
+        "except the target; `sample` needs --output_bias.",
         choices=("mode", "sample", "mean"),
     ),
     _of_pairs(
@@ -518,11 +518,11 @@ MEASURING = (
         "Holmes.machine_format.questions.txt, for a model of novels prepared "
         "with memlm_keras.data.prepare_novels.",
     ),
-    _of_language("answers", str, "For --questions: their answers."),
+    _of_language("answers", str, "For --questions: file of the answers."),
     _of_autoencoders(
         "beams",
         int,
-        "For autoencoders: also write by beam search with this many beams.",
+        "For autoencoders: also decode by beam search with this many beams.",
         at_least=2,
     ),
 )
@@ -550,7 +550,7 @@ BY = (
 
 # === Options of several commands ===
 
-RUN_DIR = Option("run_dir", str, "Folder of run folders.")
+RUN_DIR = Option("run_dir", str, "Folder that contains the run folders.")
 OVERWRITE = Option(
     "overwrite", bool, "Rename the folder of an older run, and start again."
 )
@@ -596,8 +596,8 @@ DRAWING = (
     Option(
         "columns",
         int,
-        "For --analyses=columns: words to sample from the test text; by "
-        "default 100.",
+        "For --analyses=columns: number of words to sample from the test "
+        "text; by default 100.",
         at_least=1,
     ),
     Option(
@@ -616,8 +616,8 @@ DRAWING = (
     Option(
         "written",
         str,
-        "For associative memories: compare with what a step adds to the "
-        "memory, or with the whole state after it.",
+        "For associative memories: compare what is read with what each step "
+        "writes to the memory, or with the memory's state after the step.",
         choices=("written", "state"),
     ),
 )

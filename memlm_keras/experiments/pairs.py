@@ -85,7 +85,7 @@ class ClassifierExperiment(PairExperiment):
         }
 
     def epochs(self, epochs=None, patience=None):
-        # The paper's epoch, a pass over the pairs, is several epochs here.
+        # The paper's epoch, a pass over the pairs, can be several epochs here.
         if epochs is None:
             passes = self.preset["schedule"]["epochs"]
             epochs = passes * self.settings["epochs_of_a_pass"]
@@ -234,7 +234,7 @@ def predict_pairs(model, path):
     right = [a == b for a, b in given if a in labels]
     if unknown := len(given) - len(right):
         notes.append(
-            f"{unknown:,} of {len(given):,} labels are not the model's: "
+            f"{unknown:,} of {len(given):,} labels are unknown; the model's: "
             f"{', '.join(labels)}"
         )
     if right:

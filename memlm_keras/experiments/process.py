@@ -54,8 +54,8 @@ def choose_backend(name=None, precision=None):
     if name is not None:
         if "keras" in sys.modules and name != backend():
             raise UsageError(
-                f"Keras runs on {backend()} in this process already. Received: "
-                f"--backend={name}"
+                f"Keras already runs on {backend()} in this process. "
+                f"Received: --backend={name}"
             )
         os.environ["KERAS_BACKEND"] = name
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -67,7 +67,7 @@ def choose_backend(name=None, precision=None):
         )
     installed = [*filter(importlib.util.find_spec, BACKENDS)]
     if name not in installed:
-        # Keras' configuration names TensorFlow until a user changes it.
+        # Keras' configuration names TensorFlow even if no user chose it.
         chosen = os.environ.get("KERAS_BACKEND") or "keras" in sys.modules
         if chosen or not installed:
             raise ImportError(
@@ -128,16 +128,16 @@ def _import_all():
         from memlm_keras import keras_private
 
         if backend() == "tensorflow":
-            # TensorFlow's first operation logs to standard error.
+            # Here, the log of TensorFlow's first operation is silent.
             keras_private.module_utils.tensorflow.zeros(1)
         else:
             keras_private.leave_out_tensorflow()
 
 
-# Optional packages that Keras imports without need, by backend.
+# Optional packages that Keras imports but does not need here, by backend.
 _UNUSED = {
     "jax": ("matplotlib", "requests"),
-    "tensorflow": ("matplotlib",),  # which imports requests itself
+    "tensorflow": ("matplotlib",),  # TensorFlow itself imports requests.
     "torch": ("jax", "matplotlib", "requests"),
 }
 
@@ -149,8 +149,8 @@ def _only_needed_imports():
     imported."""
     hidden = {name: None for name in _UNUSED[backend()]}
     if backend() == "torch":
-        # Keras uses `torch._dynamo` only to exclude functions that draw random
-        # numbers from compilation.
+        # Keras uses `torch._dynamo` only to exclude its random functions from
+        # compilation.
         hidden["torch._dynamo"] = types.SimpleNamespace(disable=_disable)
     hidden = {k: v for k, v in hidden.items() if k not in sys.modules}
     collects = gc.isenabled()
@@ -162,7 +162,7 @@ def _only_needed_imports():
         for name, module in hidden.items():
             if sys.modules.get(name) is module:
                 sys.modules.pop(name, None)
-        # The garbage collector need not search imported modules again.
+        # The garbage collector need not scan the imported modules again.
         gc.freeze()
         if collects:
             gc.enable()
@@ -223,8 +223,8 @@ def signals_raise():
     def handle(number, frame):
         global _received, _waits
         before, _received = _received, _received or number
-        # Only a signal that is repeated interrupts a batch. At Ctrl-C, a run of
-        # a table gets two different signals: SIGINT, and its parent's SIGTERM.
+        # Only a repeated signal interrupts a batch. After Ctrl-C, a run of a
+        # table gets two different signals: SIGINT, and its parent's SIGTERM.
         if _waits and number not in (before, signal.SIGALRM):
             return
         _waits = False
@@ -264,7 +264,7 @@ def signals_raise():
 @contextlib.contextmanager
 def signals_wait(save):
     """Context in which a signal takes effect at the end of the batch: `save()`
-    is called, and `Interrupted` is raised. A second signal raises at once.
+    is called, and `Interrupted` is raised. A repeated signal raises at once.
 
     Yields the Keras callback that checks for signals between batches."""
     import keras

@@ -105,8 +105,8 @@ class RunFolder:
             for name in (RESULTS, self.model_path.name):
                 if (self.path / name).exists():
                     raise options.UsageError(
-                        f"{self.path} holds {name} and no {CONFIG}, so its run "
-                        f"is unknown. {remedy}"
+                        f"{self.path} holds {name} but no {CONFIG}, so its "
+                        f"run is unknown. {remedy}"
                     )
             self.path.mkdir(parents=True, exist_ok=True)
             return "new"
@@ -176,9 +176,9 @@ class RunFolder:
         return self._read(RESULTS)
 
     def finished_results(self, epochs=None, patience=None):
-        """Returns the contents of `results.json`; `None` if training can
-        continue, because the loss is finite, and neither `epochs` nor
-        `patience` is reached."""
+        """Returns the contents of `results.json`; `None` if there is no such
+        file or training can continue. Training can continue if the loss is
+        finite, and neither `epochs` nor `patience` is reached."""
         if (results := self.results()) is None:
             return None
         with files.reading(self.path / RESULTS, "results of a run", _REMEDY):
@@ -295,7 +295,7 @@ class RunFolder:
 
 
 def load_file(path):
-    """Loads a model of this package from a `.keras` file, not compiled."""
+    """Loads a model from a `.keras` file without compiling it."""
     process.import_keras()
     # Imports papers from other packages, which register layers with Keras.
     registry.papers()

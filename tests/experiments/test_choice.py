@@ -110,7 +110,7 @@ def test_sizes_of_texts_decide(
     ):
         assert (said in reasons) == (name in expected)
     rate = expected.get("learning_rate", 0.003)
-    assert row != "small" or f"at a rate of {rate}" in reasons
+    assert row != "small" or f"at a learning rate of {rate}" in reasons
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_training_without_the_name_of_a_preset(memlm, novel, folder):
     assert f"Chosen: memlm train {chosen}" in told.out
     for said in (
         *("Punctuation is attached", "memlm/small suits a text of"),
-        "5 rows of 35 tokens, at a rate of 0.003",
+        "5 rows of 35 tokens, at a learning rate of 0.003",
         *("Kneser-Ney with a cache", "dynamic evaluation", "It writes:"),
     ):
         assert said in told.out
@@ -471,7 +471,7 @@ def test_pieces_of_words(folder):
     found = comparison.compare(experiment, model, {}, 0, {})
     results = {"preset": "memlm/small", "test": {"perplexity": 9.0}}
     head, *lines = comparison.describe({**results, "comparison": found})
-    assert "over pieces of words (with other pieces, compare the bits" in head
+    assert "over pieces of words (if vocabularies differ, compare bits" in head
     assert not any(line.startswith("Words") for line in lines)
 
 

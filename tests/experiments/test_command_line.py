@@ -55,7 +55,7 @@ def test_from_text_to_a_model_that_serves(memlm, refused, folder):
     flags = ("--dataset=mine.txt", "--epochs=1", *SMALL)
     told = memlm("train", "key_value_predict", *flags)
     assert "Of the lines of mine.txt, 1 to 72 are train" in told.out
-    assert "is <unk>, as it is written there or for" in told.out
+    assert "is <unk>, either written in the text or in" in told.out
     (run,) = (folder / "runs").iterdir()
     assert results_of(run)["preset"] == "daniluk2017/key_value_predict"
     assert results_of(run)["command"].startswith("memlm train key_value_pred")
@@ -132,7 +132,7 @@ def test_surprisals_of_a_file(memlm, refused, run, folder):
 
     (folder / "empty.txt").write_text("\n")
     for message, *arguments in (
-        ("is for --rate", "stimuli.txt", "--segment_length=3"),
+        ("segment_length needs --rate", "stimuli.txt", "--segment_length=3"),
         ("memlm: No such file or directory: none.txt\n", "none.txt"),
         ("no word in empty.txt", "empty.txt"),
     ):
@@ -687,7 +687,7 @@ def test_presets_are_listed_with_their_parameters(memlm):
     )
     units, count, words = lines["tran2016/rm_tm_gated"].split(maxsplit=2)
     assert (units, count) == ("128", f"{model.count_params():,}")
-    assert "the order is from 1 to 9" in memlm("presets", "kneser*").out
+    assert "orders are 1 to 9, here 5" in memlm("presets", "kneser*").out
     assert words == "LSTM 128, gated memory block of window 15"
 
 
@@ -738,7 +738,7 @@ def test_own_pairs(memlm, folder):
     (folder / "other.tsv").write_text("s1\ts2\tclass\n" + "".join(rows[:9]))
     told = memlm("evaluate", run, "--dataset=other.tsv")
     assert "validation" not in told.out
-    assert "All 9 pairs of other.tsv are for test." in told.out
+    assert "other.tsv: all 9 pairs are test pairs." in told.out
     # Columns and keys of these files differ from those of the corpus.
     (folder / "new.csv").write_text('sentence1;sentence2\na dog;the "sun\n')
     (folder / "new.jsonl").write_text(
@@ -759,8 +759,8 @@ def test_own_pairs(memlm, folder):
     row = told.out.splitlines()[1].split("\t")
     assert row[0] == "a dog" and len(row) == 5
     for labels, said in (
-        ("xyz", "3 of 3 labels are not the model's: non, oui\n"),
-        (("x", "oui", "x"), "2 of 3 labels are not the model's: non, oui"),
+        ("xyz", "3 of 3 labels are unknown; the model's: non, oui\n"),
+        (("x", "oui", "x"), "2 of 3 labels are unknown; the model's: non, oui"),
     ):
         lines = "".join(f"a\tb\t{label}\n" for label in labels)
         (folder / "l.tsv").write_text(f"s1\ts2\tlabel\n{lines}")
@@ -782,7 +782,7 @@ OF_PAIRS = "train weissenborn2016/gru_shared --dataset=bad.tsv"
         (("predict", "RUN", "a", ""), "Each `hypothesis` must have a word."),
         (("attention", "RUN", "a", "--out=map.html"), "has no attention that"),
         (("export", "RUN", "a", "--format=litert"), "must end with .tflite"),
-        (("train", "--dataset=fifo"), "fifo is a pipe or a device, and a te"),
+        (("train", "--dataset=fifo"), "fifo is a pipe or a device, but a te"),
         (("train", "--dataset=empty"), "folder empty holds no .txt file"),
         (("train", "gru_shared", "--dataset=empty"), "The folder empty must h"),
         (("train", "gru_shared", "--dataset=sick"), "SICK is read from `data"),

@@ -80,7 +80,7 @@ def test_a_model_without_its_run_folder(memlm, refused, run, folder):
     assert "single stream (--documents: each document by itself)" in told.out
     one = perplexity_of(told)
     told = memlm(*evaluate[:2], *documents, "--documents")
-    assert "it reads each document by itself" in told.out
+    assert "Here it reads each document by itself" in told.out
     assert perplexity_of(told) != one
 
 
@@ -140,7 +140,7 @@ def test_files_of_other_models(memlm, refused, train, folder, classifier):
     (run,) = (folder / "runs").iterdir()
     shutil.copy(run / "model.keras", folder / "both.keras")
     told = memlm("evaluate", "both.keras", "--dataset=text", "--verbose=2")
-    assert "it reads each sentence by itself" in told.out
+    assert "Here it reads each sentence by itself" in told.out
     assert perplexity_of(told) == pytest.approx(
         results_of(run)["test"]["perplexity"], abs=1e-3
     )

@@ -50,8 +50,8 @@ _NOTE_OF_SUITES = (
     options.Option(
         "method",
         str,
-        "Whole sentences; or, for pairs with the fields of BLiMP, two words "
-        "after one prefix, or one word after two.",
+        "Compare whole sentences or, for pairs with BLiMP's fields, two words "
+        "after one prefix, or one word after two prefixes.",
         choices=("simple", "one_prefix", "two_prefix"),
     ),
     options.Option("eos", bool, "Score the end of the sentence too."),
@@ -216,10 +216,10 @@ def _rows(measured):
 
 
 @command(
-    "Checks, only by its outputs, that a model (or the average of several) "
-    "gives probabilities: causal, normalised, and more. RUN may also be an "
-    "exported .onnx or .tflite file, or the folder of a SavedModel. The exit "
-    "status is 1 if a check fails.",
+    "Checks, from its outputs alone, that a model (or the average of several) "
+    "gives valid probabilities: causal, normalised, and more. RUN may also be "
+    "an exported .onnx or .tflite file, or the folder of a SavedModel. The "
+    "exit status is 1 if a check fails.",
     {"RUN": "+"},
     options.Option(
         "same_as",
@@ -236,8 +236,8 @@ def _rows(measured):
     options.Option(
         "length",
         int,
-        "Tokens in a text to read; by default more than the longest window and "
-        "chunk of the model.",
+        "Tokens in each random text; by default more than the longest window "
+        "and chunk of the model.",
         at_least=32,
     ),
     options.to_write("out", help="JSON file to write as well."),

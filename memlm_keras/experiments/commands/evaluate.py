@@ -25,7 +25,7 @@ from memlm_keras.experiments.tables.report import markdown_table
 _ROWS, _MULTIPLE = 64, 8
 _NOTE = (
     "Tokens by the distance to the last occurrence of the same word in the "
-    "document. Unknown words and ends of sentences are only in their own lines."
+    "document. Unknown words and ends of sentences are only in their own rows."
 )
 
 
@@ -73,7 +73,7 @@ def _measured_run(path):
 
 
 def _evaluate_run(opened, text, measures, verbose):
-    """Measures a run or a trained model, on its own text or another one."""
+    """Measures a run or a trained model on its own text or on another one."""
     folder = opened.folder
     measures = options.read_options(options.MEASURING, measures, opened.kind)
     with process.quiet(verbose):
@@ -121,8 +121,8 @@ def _experiment_and_model(opened, text, verbose):
 
 
 def _results_before(opened, text):
-    """Returns a run's stored results, or `{}` if the dict `text` has
-    options."""
+    """Returns a run's stored results; `{}` if there are none, or if `text`
+    has options."""
     if text or opened.folder is None:
         return {}
     return opened.folder.results() or {}
@@ -173,7 +173,7 @@ def _file_and_text(opened, text):
     elif datasets.has_documents(corpus, documents):
         way += " (--documents: each document by itself)"
         way = "each document by itself" if documents else way
-    print(f"{path} does not say how its text is read: it reads {way}.")
+    print(f"{path} does not record how it reads text. Here it reads {way}.")
 
     def batches(split):
         if model.causal:

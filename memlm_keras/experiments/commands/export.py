@@ -28,7 +28,7 @@ from memlm_keras.experiments.opened import open_run
     options.Option(
         "quantize",
         str,
-        "For --format=litert and web: store weights with eight bits.",
+        "For --format=litert and web: store weights in eight bits.",
         choices=("int8",),
     ),
     options.Option(

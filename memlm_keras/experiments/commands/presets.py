@@ -15,8 +15,8 @@ from memlm_keras.experiments.datasets import smoothing_of
 
 
 @command(
-    "Lists the rows of the papers' tables, with units, parameters and a "
-    "description, and trained models.",
+    "Lists trained models, and the rows of the papers' tables with their "
+    "units, parameters and a description.",
     {"PATTERN": "?"},
     options.OVERRIDES["vocabulary_size"],
     options.OVERRIDES["scale"],

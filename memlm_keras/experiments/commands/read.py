@@ -24,7 +24,7 @@ def score(run: str, text: list, cache: bool = False):
     for each in text:
         if os.path.isfile(each):
             raise options.UsageError(
-                f"TEXT must be a sentence, and {each} is a file. memlm score "
+                f"TEXT must be a sentence, but {each} is a file. memlm score "
                 "RUN < FILE scores its lines, and memlm surprisal RUN FILE "
                 "writes a table."
             )
@@ -124,8 +124,8 @@ def generate(
 
 
 @command(
-    "Draws where a model attends, in its run folder, also in the sentence "
-    "TEXT. With --out, writes a page for TEXT.",
+    "Writes pictures of a model's attention to its run folder, also over a "
+    "sentence TEXT. With --out, writes an HTML page for TEXT instead.",
     {"RUN": None, "TEXT": "?"},
     options.to_write(
         "out",
@@ -148,8 +148,8 @@ def attention(
     if out is not None or opened.folder is None:
         if out is None or text is None or pictures:
             raise options.UsageError(
-                "To write an HTML page, give TEXT and --out, and no option of "
-                'pictures: memlm attention RUN "some words" --out=map.html. A '
+                "To write an HTML page, give TEXT and --out, and no picture "
+                'options: memlm attention RUN "some words" --out=map.html. A '
                 "model without a run folder can only be shown on such a page."
             )
         return _write_page(opened, text, out)
@@ -163,7 +163,7 @@ def attention(
         paths = experiment.draw(opened.model, folder, pictures, verbose)
     if not paths:
         raise options.UsageError(
-            f"{experiment.preset_name} has no attention that could be drawn."
+            f"{experiment.preset_name} has no attention that can be drawn."
         )
     print("\n".join(map(str, paths)))
 

@@ -24,8 +24,8 @@ _STIMULI = (
     options.Option(
         "regions",
         str,
-        "For .csv and .tsv files: column with positions of words (such as 7, "
-        "or 3-4, 7), or `marked` for words between asterisks.",
+        "For .csv and .tsv files: column with positions of words (such as `7` "
+        "or `3-4, 7`), or `marked` for words between asterisks.",
     ),
     options.Option(
         "by",
@@ -37,8 +37,8 @@ _STIMULI = (
     options.Option(
         "frequency",
         str,
-        "For .csv and .tsv files: text for the frequency of words, a file, or "
-        "`train` for the training text of the run.",
+        "For .csv and .tsv files: text in which to count the frequency of "
+        "words: a file, or `train` for the training text of the run.",
     ),
     options.Option(
         "spillover",
@@ -74,8 +74,8 @@ _STIMULI = (
     options.Option(
         "segment_length",
         int,
-        "For --rate: words for each update; by default 5, and with --reset a "
-        "sentence.",
+        "For --rate: words per update; by default 5, or a sentence with "
+        "--reset.",
         at_least=1,
     ),
     options.Option(
@@ -95,7 +95,7 @@ _STIMULI = (
         "PART/PARTS, such as 3/16: read only this part of the documents, and "
         "write a file named after --out and the part, unless it exists.",
     ),
-    options.to_write("out", help="File to write; by default prints."),
+    options.to_write("out", help="Table to write; by default it is printed."),
     stimuli=_STIMULI,
 )
 def surprisal(
@@ -113,7 +113,7 @@ def surprisal(
     out: str | None = None,
 ):
     if segment_length is not None and rate is None:
-        raise options.UsageError("--segment_length is for --rate.")
+        raise options.UsageError("--segment_length needs --rate.")
     paths = [*run, *file]
     # The first path is a model. The texts begin at the next file without the
     # suffix `.keras` or, if there is no such file, at the last path.

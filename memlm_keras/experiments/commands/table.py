@@ -116,7 +116,7 @@ def read_grid(texts):
         name, _, values = text.partition("=")
         if not values:
             raise options.UsageError(
-                "--grid lists settings, such as learning_rate=0.1,1. "
+                "--grid needs a setting's values, as in learning_rate=0.1,1. "
                 f"Received: {text!r}"
             )
         grid[name.lstrip("-")] = values.split(",")

@@ -20,8 +20,8 @@ _FITTED_TOO = ("halve", "optimizer", "distribution")
 
 @command(
     "Trains a model in a run folder, or continues an interrupted run. Without "
-    "PRESET, chooses a model that suits the text. Trains a trained model, by "
-    "name or folder, further.",
+    "PRESET, chooses a model that suits the text. If PRESET is the name or "
+    "folder of a trained model, trains it further.",
     {"PRESET": "?"},
     options.DATASET,
     options.Option(
@@ -107,8 +107,8 @@ def train(
             print(f"{preset} is trained further, and keeps its vocabulary.")
         elif own_text and sized and language_model and not as_published:
             print(
-                "You gave a size or a rate, so all others are as published. "
-                "Without any, they are fitted to the text."
+                "You set a size or a rate, so all others are as published. "
+                "If you set none, they are fitted to the text."
             )
         if own_text and language_model:
             if datasets.can_be_counted(experiment.corpus):
@@ -146,7 +146,7 @@ def _print_choice(choice, preset, dataset, values, running):
     chosen = {**values, **choice.options, **choice.running, **running}
     print(f"Chosen: {_command(choice.preset, dataset, chosen)}")
     if preset is None:
-        print("A flag changes a choice (memlm train --help lists them).")
+        print("Flags change these choices: see memlm train --help.")
         if choice.is_english and (further := _further(dataset, values)):
             print(
                 "This is English. For prose such as novels, a trained model "

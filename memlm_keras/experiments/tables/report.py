@@ -165,8 +165,8 @@ def _measured(summary, digits):
 
 
 def _published_elsewhere(table):
-    """Yields lines of a table of the numbers that the paper published for other
-    datasets than `table.dataset`."""
+    """Yields lines of a table of the numbers that the paper published for
+    datasets other than `table.dataset`."""
     corpora = dict.fromkeys(
         (published.corpus, name)
         for row in table.rows
@@ -208,8 +208,8 @@ def _facts(table, results):
 
 
 def _fact(value):
-    """Returns a value of the results as text, or `None` for what is no setting
-    of a run: a list, or a dict with other values than numbers."""
+    """Returns a value of the results as text, or `None` if it is not a setting
+    of a run: a list, or a dict with values that are not numbers."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):

@@ -85,7 +85,7 @@ def run_all(runs, after=None, jobs=1, minutes=math.inf):
                 pool.shutdown(cancel_futures=True)
                 raise
     if stop():
-        print("The time is up. The same command continues.")
+        print("The time is up. Run the same command to continue.")
     return sum(run.failed for run in runs)
 
 

@@ -1,6 +1,6 @@
 """Tables of the papers, with a run for each row and seed.
 
-Each run is its own process of `memlm train`, so that peak memory is measured.
+Each run is a separate process of `memlm train`, to measure its peak memory.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ class TableRuns:
         name: string, `"paper/table"`, one of `memlm_keras.presets.tables()`.
         dataset: string, as for `Experiment`; `None` for the dataset that the
             paper's table needs, or `"embedded"` if it needs none.
-        run_dir: path of a folder, in which each run and the table get a folder.
+        run_dir: path of a folder; each run and the table get a folder in it.
         rows: list of labels or presets of rows; `None` for all.
         grid: dict from overrides to lists of values. Each row is trained with
             all combinations of the overrides that it uses, and the best
