@@ -303,8 +303,8 @@ def _files_to_write(command, positional, values):
         )
         if os.path.realpath(path) in map(os.path.realpath, typed):
             raise UsageError(
-                f"This command already reads or writes {path}, which "
-                f"--{name}={path} would overwrite. Choose another file"
+                f"--{name}={path} is already read or written by this command, "
+                "and would be overwritten. Choose another file"
             )
         if not path.lower().endswith(suffixes[name]):
             raise UsageError(

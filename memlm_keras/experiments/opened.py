@@ -165,7 +165,7 @@ def require_different(paths):
     """Raises `UsageError` if a path is given twice."""
     if len({*paths}) < len(paths):
         raise options.UsageError(
-            f"Name each RUN only once. Received: {' '.join(paths)}"
+            f"The same RUN must not be given twice. Received: {' '.join(paths)}"
         )
 
 

@@ -48,7 +48,7 @@ def test_what_is_given_is_kept(novel):
     given["batch_size"] = 3
     choice = choose_preset(str(novel), **given)
     assert not {**choice.options, **choice.running}.keys() & given.keys()
-    assert "for at most 2 epochs" in choice.reasons[-1]
+    assert "takes at most 2 epochs" in choice.reasons[-1]
     assert "An update reads 3 rows" in " ".join(choice.reasons)
     given = {"dropout": 0.1, "scale": 0.1}
     choice = choose_preset(str(novel), "key_value_predict", **given)

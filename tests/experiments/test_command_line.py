@@ -427,7 +427,7 @@ def test_a_command_given_twice_destroys_nothing(train, run, folder):
     assert "missing. Put it back, or" in train("daniluk2017/lstm").out
     # With more epochs, the run continues.
     told = train("daniluk2017/lstm", epochs=2)
-    assert "Going on" in told.out and results_of(run)["epochs"] == 2
+    assert "Continuing the run" in told.out and results_of(run)["epochs"] == 2
     told = train("daniluk2017/lstm", "--overwrite")
     assert results_of(run)["epochs"] == 1
     assert results_of(run.with_name(f"{NAME}-old1"))["epochs"] == 2
@@ -460,20 +460,20 @@ def test_a_run_of_another_text_in_the_same_folder(refused, run, folder):
         ("train key_value_predict --units=7 --dataset=text", "units"),
         ("train --as_published", "needs the name of a paper"),
         ("train text", "memlm train --dataset=text"),
-        ("score memlm/english text/test.txt", "and text/test.txt is a file"),
+        ("score memlm/english text/test.txt", "but text/test.txt is a file"),
         ("score memlm/embeded_lstm the", "Did you mean memlm/embedded_lstm?"),
         ("generate nowhere", "no run folder and no .keras file nowhere"),
         ("generate memlm/small the", "train memlm/small --dataset=FILE"),
         ("generate text", "is not a run folder"),
         ("table daniluk2017/model", "Did you mean daniluk2017/models?"),
-        ("table daniluk2017/models --grid x", "such as learning_rate=0.1,1"),
+        ("table daniluk2017/models --grid x", "as in learning_rate=0.1,1"),
         ("table kong2019/grid --grid dropuot=0", "Did you mean dropout?"),
         ("table daniluk2017/models --seeds=0,0", "different integers"),
         ("table daniluk2017/models --rows=lstmm", "Did you mean lstm?"),
         ("table daniluk2017/cbt --dataset=ptb", "needs --dataset=cbt"),
         ("table tran2016/completion", "needs --questions and --answers"),
         ("table tran2016 --dataset=ptb", "tran2016/perplexity"),
-        ("pairs RUN text --out=new --plot=./new", "--out=new is read or wr"),
+        ("pairs RUN text --out=new --plot=./new", "--out=new is already re"),
         ("pairs RUN text --plot=new.svg", "must end in .png"),
         ("presets nothing_like_it", "No preset matches"),
         ("claims --finished_only", "is now `python recipes/claims.py`"),

@@ -398,7 +398,7 @@ def test_a_model_of_frequencies_is_told_of(folder, capsys):
     counts = memlm_keras.ngrams.KneserNey(len(corpus.vocabulary), order=1)
     counts.fit(corpus.train, verbose=0)
     frequencies = counts.perplexity(corpus.test, verbose=0).perplexity
-    assert f"which have a perplexity of {frequencies:.1f} on" in told
+    assert f"that of the frequencies is {frequencies:.1f}." in told
     # The options include `batch_size`, and the last epoch is the best.
     flags = "--halve, a larger --initial_range"
     assert f"Try {flags} or more --epochs." in told

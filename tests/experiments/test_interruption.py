@@ -139,7 +139,7 @@ def test_an_interrupted_run_keeps_its_batches(
     assert batch == batches if split == "validation" else 0 < batch < batches
     memlm(*command, "--run_dir=whole")
     told = memlm(*command)
-    assert "Going on" in told.out
+    assert "Continuing the run" in told.out
     runs = [RunFolder(p / path.name) for p in (folder / "whole", path.parent)]
     (expected, logged), (weights, log) = [
         (run.model().get_weights(), run.log()) for run in runs
