@@ -302,9 +302,9 @@ def _fitted(row, ours, tokens):
     # A batch gets about as many tokens as in training a `memlm/` preset. With
     # the paper's larger batches, an epoch of a short text would have few
     # updates, and the learning rate would fall too soon.
-    rows = _up_to(tokens, _BATCH_SIZE) * ours.segment_length
+    batch = _up_to(tokens, _BATCH_SIZE) * ours.segment_length
     fitted = {
-        "batch_size": min(round(rows / row.segment_length), ours.batch_size),
+        "batch_size": min(round(batch / row.segment_length), ours.batch_size),
         "dropout": _up_to(tokens, _DROPOUT),
     }
     if ours.units < row.units:

@@ -327,7 +327,7 @@ def _status(error, arguments):
 
 def _interrupted(arguments, number):
     line = "Interrupted."
-    if arguments[0] in ("train", "table"):
+    if arguments and arguments[0] in ("train", "table"):
         command = [a for a in arguments if a != "--overwrite"]
         line += f" To continue: {shlex.join(['memlm', *command])}"
     print(f"\n{line}", file=sys.stderr)

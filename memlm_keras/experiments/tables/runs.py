@@ -84,7 +84,7 @@ def run_all(runs, after=None, jobs=1, minutes=math.inf):
                 interrupted.set()
                 pool.shutdown(cancel_futures=True)
                 raise
-    if stop():
+    if stop() and any(run.results is None for run in runs):
         print("The time is up. Run the same command to continue.")
     return sum(run.failed for run in runs)
 
