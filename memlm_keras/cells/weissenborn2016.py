@@ -225,7 +225,8 @@ class AssociativeGRUCell(AssociativeCell):
         seed: integer, seed of the permutations of the keys.
         kernel_initializer: initializer of all matrices.
         key: `"bound"` limits the modulus of each complex number of a key to
-            one, and `"unit"` sets it to one.
+            one, and `"unit"` sets it to one. Numbers near zero then have large
+            gradients, so trainings on two backends soon differ.
         update_bias: float, initial value of the bias of `u`.
         **kwargs: arguments of `keras.layers.Layer`.
 
