@@ -17,7 +17,10 @@ METADATA, CONFIG, WEIGHTS = "metadata.json", "config.json", "model.weights.h5"
 DTYPES, _SCALES = ("float32", "float16", "int8"), "scales"
 FORMAT = 1
 # How to get each trained model of this package from a clone of the repository.
-_COPY = "Copy it from `memlm_keras/presets/trained` of a clone"
+_COPY = (
+    "Copy it from `memlm_keras/presets/trained` of a clone, or, in the clone: "
+    "`pip install -e .`"
+)
 _BUILD = "Build it in a clone with `python recipes/"
 SOURCES = {
     "memlm/embedded_attention": f"{_BUILD}trained.py --backend=jax`",
@@ -74,10 +77,9 @@ def find(name):
             return folder
     if str(name) in SOURCES:
         raise FileNotFoundError(
-            f"The trained model {name} is not installed. "
-            f"{SOURCES[str(name)]}, or put its folder into one of "
+            f"The trained model {name} is not installed. Its folder can be in "
             f"{', '.join(map(str, roots()))}; the environment variable "
-            f"{VARIABLE} adds folders"
+            f"{VARIABLE} adds folders. {SOURCES[str(name)]}"
         )
     return None
 

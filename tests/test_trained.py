@@ -202,8 +202,8 @@ def test_names_that_are_no_preset_or_not_installed(monkeypatch, tmp_path):
     with pytest.raises(ValueError, match="a trained model, which `from_preset"):
         memlm.presets.get(LSTM)
     monkeypatch.setattr(trained, "_OWN", tmp_path)
-    with pytest.raises(FileNotFoundError, match="recipes/english.py.*MEMLM_PR"):
-        memlm.LanguageModel.from_preset("memlm/english")
+    with pytest.raises(FileNotFoundError, match="MEMLM_.* `pip install -e ."):
+        memlm.LanguageModel.from_preset("memlm/english_large")
 
 
 @pytest.mark.parametrize("file", ["model.weights.h5", "config.json"])
