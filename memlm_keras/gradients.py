@@ -7,8 +7,8 @@ import keras
 from keras import ops
 from keras import tree
 
-# Smallest divisors of a vector and of its gradient: a zero vector has no
-# direction, and near zero the gradient grows without bound.
+# Lower bounds of the two divisors in `divide_by_length`: a zero vector has no
+# direction, and the gradient of a short vector grows without bound.
 UNIT = 2.0**-50, 2.0**-10
 
 

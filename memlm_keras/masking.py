@@ -356,7 +356,7 @@ def _torch_scores(keys, queries, kernel, seen):
     time, window = seen.shape[1:]
 
     def in_parts(*tensors):
-        """Yields groups of rows that fit in a CPU's cache, in float32."""
+        """Yields float32 tensors, groups of rows that fit in a CPU's cache."""
         rows = max(1, _CACHED // max(1, time * tensors[1].shape[-1]))
         for parts in zip(*(tensor.split(rows) for tensor in tensors)):
             yield [part.float() for part in parts]
@@ -435,7 +435,7 @@ def _jax_scores(keys, queries, kernel, seen):
     first = jnp.argmax(jnp.any(seen, axis=(0, 1)))
 
     def in_loop(keys, queries, first, update, state):
-        """Calls `update(state, slot, hidden)` for each slot, in float32."""
+        """Calls `update(state, slot, hidden)` per slot; `hidden` is float32."""
         keys, queries = keys.astype("float32"), queries.astype("float32")
 
         def step(slot, state):

@@ -36,14 +36,14 @@ class ProjectedRNN(keras.layers.RNN):
     * `noise(inputs)`, used if the attribute `is_noisy` is true, as in
       `ZoneoutLSTMCell`: draws the noise of a whole sequence in training;
       `step(projected, states, noise)` then gets one step's noise.
-    * `empty_states(batch_size)`, `begin(states, steps)` and `end(states)`, as
-      in `LSTMNetworkCell`: return short initial states, convert states before
-      the loop, and back after it. With `grows=True`, `step` lengthens states.
+    * `empty_states`, `begin` and `end`, as in `LSTMNetworkCell`, which stores
+      steps in slots: `empty_states(batch_size)` makes states without slots;
+      `begin(states, steps)` and `end(states)` convert states before and after
+      the loop. `step` gets `grows`: whether each step adds a slot.
     * `step_function()`, as in `AssociativeMemoryCell`: computes the tensors
       that all steps share, and returns a `step` that uses these tensors.
-    * `run(projected, states, mask)`, used if the attribute `has_own_gradient`
-      is true, as in `AssociativeGRUCell`: replaces the loop in float32
-      training.
+    * `run(projected, states, mask)`, used if `has_own_gradient` is true, as in
+      `AssociativeGRUCell`: replaces the loop in float32 training.
 
     Args:
         cell: a cell, such as one of `memlm_keras.cells`, with the methods
@@ -54,8 +54,7 @@ class ProjectedRNN(keras.layers.RNN):
         **kwargs: arguments of `keras.layers.RNN`; the dtype is the cell's.
 
     Raises:
-        ValueError: if the cell lacks `project_inputs` or `step`, or `dtype` is
-            not the cell's.
+        ValueError: if the cell lacks a method, or `dtype` is not the cell's.
 
     Example:
 

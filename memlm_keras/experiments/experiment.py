@@ -682,6 +682,7 @@ def reopen(folder):
     if folder.settings().get("corpus") != experiment.corpus.fingerprint:
         raise options.UsageError(
             f"The text at {experiment.dataset.name} has changed since "
-            f"{folder.path} was trained. Restore the text, or train a new run."
+            f"{folder.path} was trained. Restore the text, or start a new run "
+            "with `memlm train`."
         )
     return experiment

@@ -224,7 +224,7 @@ class MinimalPairs(GroupedResults):
 
     def columns(self):
         """Returns the columns of a table, a dict: fields of the pairs, scores,
-        their difference, unknown words, and `same`."""
+        unknown words, and `same`, 1 if both sentences have equal token ids."""
         names = dict.fromkeys(name for pair in self.pairs for name in pair)
         return {
             **{n: [pair.get(n, "") for pair in self.pairs] for n in names},

@@ -442,7 +442,7 @@ def test_a_run_of_another_text_in_the_same_folder(refused, run, folder):
     train = ("train", "daniluk2017/lstm", "--dataset=text", "--epochs=1")
     refused("other settings: corpus ... --overwrite", *train, *SMALL)
     assert (run / "model.keras").exists()
-    refused("has changed since", "attention", run)
+    refused("or start a new run", "attention", run)
 
 
 @pytest.mark.parametrize(
