@@ -203,10 +203,9 @@ def read_pairs(path, optional=()):
         ValueError: The file is not a table of pairs, or has an empty cell.
     """
     path = pathlib.Path(path)
-    rows, suffix = [], path.suffix.lower()
-    lines = tables.decode(path.read_bytes(), path).split("\n")
+    lines, rows = tables.decode(path.read_bytes(), path).split("\n"), []
     with tables.naming(path):
-        for line, row in tables.read_rows(lines, suffix, COLUMNS, optional):
+        for line, row in tables.read_rows(lines, path, COLUMNS, optional):
             for name in filter(row.__contains__, COLUMNS):
                 value = row[name]
                 if name == "label" and isinstance(value, (int, float)):
@@ -377,8 +376,7 @@ def _records(path, columns):
     """Yields `(file and line, *cells)` per row, one cell for each column."""
     fields, where = dict.fromkeys(columns, ()), None
     with tables.naming(path):
-        suffix = pathlib.Path(path).suffix.lower()
-        rows = tables.read_rows(read_lines(path), suffix, fields, whole=False)
+        rows = tables.read_rows(read_lines(path), path, fields, whole=False)
         for line, row in rows:
             where = f"{path}: line {line}"
             values = [row.get(column) for column in columns]

@@ -116,16 +116,16 @@ def names_of(paths):
 # === Rows ===
 
 
-def read_rows(lines, suffix, fields=None, optional=(), whole=True):
+def read_rows(lines, path, fields=None, optional=(), whole=True):
     """Yields `(line number, cells)` for each row of a table; `cells` is a dict.
 
-    A table with as many columns as `fields` needs no header. The number of a
-    column is added to its name if the name is missing or repeated.
+    A table with as many columns as `fields` needs no header, but a warning
+    quotes its first line. Missing and repeated column names are numbered.
 
     Args:
         lines: Iterable of lines.
-        suffix: `".jsonl"` if each line is a JSON object, `".csv"` if cells may
-            have quotation marks; otherwise tabs separate cells.
+        path: Path or suffix of the table: `.jsonl` if each line is an object,
+            `.csv` if cells may have quotation marks; otherwise tabs separate.
         fields: Dict from names of columns to lists of other names that files
             may use; case and punctuation are ignored.
         optional: Names in `fields` whose columns may be missing.
@@ -134,7 +134,7 @@ def read_rows(lines, suffix, fields=None, optional=(), whole=True):
     Raises:
         ValueError: A line is damaged, or a column is missing.
     """
-    fields = fields or {}
+    fields, suffix = fields or {}, f".{str(path).lower().rpartition('.')[2]}"
     if suffix == ".jsonl":
         yield from _objects(lines, fields, optional)
         return
@@ -161,6 +161,12 @@ def read_rows(lines, suffix, fields=None, optional=(), whole=True):
                 f"line {first} looks like a header with unknown names. "
                 f"Expected {', '.join(fields)}. Received: {', '.join(header)}"
             )
+        cells = " and ".join(repr(cell[:40]) for cell in header)
+        warnings.warn(
+            f"{path} has no header with the columns {', '.join(fields)}: its "
+            f"first line, {cells}, is read as data.",
+            stacklevel=2,
+        )
         table = itertools.chain([(first, header)], table)
         names, header = [*fields][: len(header)], None
     else:
@@ -299,9 +305,8 @@ def _numbered(header):
     names = []
     for number, name in enumerate(header, 1):
         name = name.strip() or "column"
-        names.append(
-            f"{name}_{number}" if name in names or name == "column" else name
-        )
+        is_taken = name in names or name == "column"
+        names.append(f"{name}_{number}" if is_taken else name)
     return names
 
 

@@ -280,8 +280,9 @@ def minimal_pairs(
 
     Raises:
         ValueError: for an unknown `method`, `eos` with a method other than
-            `"simple"`, no pairs, or a pair without two sentences; for a
-            vocabulary that is missing or has another size, or a token that
+            `"simple"`, no pairs, a pair without two sentences, or pairs of
+            unknown words only; for a vocabulary that is missing, has another
+            size, or has none of the words; for a token that
             spans the boundary between a prefix and the next word; and for a
             model that is not causal or has no probabilities.
 
@@ -320,13 +321,13 @@ def minimal_pairs(
                     f"token. Received: no token for {parts[-1]!r}"
                 )
         sides.append(texts)
-    scores = token_scores(
-        model,
-        [text.ids for side in sides for text in side],
-        vocabulary,
-        batch_size,
-        verbose,
-    )
+    if all(len(t.unknown) == len(t.ids) - eos for side in sides for t in side):
+        raise ValueError(
+            "`pairs` must have at least one word of the vocabulary. Received: "
+            f"only unknown words, such as {sides[0][0].unknown[0]!r}"
+        )
+    ids = [text.ids for side in sides for text in side]
+    scores = token_scores(model, ids, vocabulary, batch_size, verbose)
     combine, rows = np.mean if mean else np.sum, iter(scores)
     good, bad = (
         np.array([combine(next(rows)[text.starts[-1] :]) for text in side])
@@ -428,11 +429,8 @@ def token_scores(model, sentences, vocabulary, batch_size=_ROWS, verbose=0):
     )
     scores = {}
     for begin in range(0, len(keys), rows):
-        chunk = keys[begin : begin + rows]
-        found = _score(
-            [distinct[key] for key in chunk], model, vocabulary, rows
-        )
-        scores |= zip(chunk, found)
+        chunk = [distinct[key] for key in keys[begin : begin + rows]]
+        scores |= zip(keys[begin:], _score(chunk, model, vocabulary, rows))
         progress.add(len(chunk))
     return [scores[ids.tobytes()] for ids in sentences]
 
@@ -490,8 +488,7 @@ def read_minimal_pairs(path):
     names = tables.names_of([file for file, _ in texts])
     for name, (file, text) in zip(names, texts):
         with tables.naming(file):
-            suffix = file.suffix.lower()
-            rows = tables.read_rows(text.split("\n"), suffix, _COLUMNS)
+            rows = tables.read_rows(text.split("\n"), file, _COLUMNS)
             for line, pair in rows:
                 pair = _as_dict(f"line {line}", pair)
                 if not pair.get("UID"):
@@ -516,7 +513,7 @@ def read_published(path):
         lines = text.split("\n")
         if str(path).lower().endswith(".csv"):
             fields = dict.fromkeys(("model", "suite", "correct"), ())
-            return _items_of(tables.read_rows(lines, ".csv", fields))
+            return _items_of(tables.read_rows(lines, path, fields))
         for _, row in tables.read_rows(lines, ".jsonl"):
             paradigm = row["UID"]
             for name, value in row.items():

@@ -331,7 +331,7 @@ def read_stimuli(path):
         raise ValueError(f"{path} must be one table, not {len(texts)} tables")
     ((path, text),) = texts
     with tables.naming(path):
-        rows = tables.read_rows(text.split("\n"), path.suffix.lower())
+        rows = tables.read_rows(text.split("\n"), path)
         lines, found = zip(*rows)
     rows = _Rows(found)
     rows.lines = lines

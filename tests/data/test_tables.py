@@ -17,7 +17,7 @@ def read(path, data, fields=None, optional=()):
     path.write_bytes(data if isinstance(data, bytes) else data.encode())
     ((file, text),) = tables.read_texts(path, (".csv", ".tsv", ".jsonl"))
     with tables.naming(file.name):
-        rows = tables.read_rows(text.split("\n"), file.suffix, fields, optional)
+        rows = tables.read_rows(text.split("\n"), file, fields, optional)
         return [row for _, row in rows]
 
 
@@ -44,9 +44,12 @@ def test_one_table_in_many_ways(name, data, tmp_path):
     assert read(tmp_path / name, data) == ROWS
 
 
-def test_windows_1252_is_read_and_reported(tmp_path):
+def test_guesses_are_reported(tmp_path):
     with pytest.warns(UserWarning, match=r"a.csv .*line 3 has the byte 0xe9"):
         assert read(tmp_path / "a.csv", PLAIN.encode("cp1252")) == ROWS
+    message = r"a.tsv has no header .* bad, label: its first line, 'a' and 'b',"
+    with pytest.warns(UserWarning, match=message):
+        read(tmp_path / "a.tsv", "a\tb\n1\t2\n", FIELDS, ["label"])
 
 
 def test_cells_are_read_as_they_are(tmp_path):

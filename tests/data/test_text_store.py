@@ -222,8 +222,7 @@ def test_damaged_cache_is_made_anew(path, cache, random, kind, harm):
             with pytest.warns(UserWarning, match="damaged.*It is written"):
                 assert read() == expected
             assert file.read_bytes() == whole
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         assert read() == expected
 
 

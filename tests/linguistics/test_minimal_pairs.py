@@ -143,10 +143,8 @@ def test_pieces_of_words_belong_to_their_word():
 def test_ties_are_honest():
     texts = ("w1/w2/a", "w1/w2/a", "w2/w1/a", "zebra/yak/a", "w1 w4/w2 w3/b")
     names = ("sentence_good", "sentence_bad", "UID", "f")
-    pairs = [
-        dict(zip(names, (*text.split("/"), "x")))
-        for text in (*texts, "zebra/yak/b")
-    ]
+    rows = [(*text.split("/"), "x") for text in (*texts, "zebra/yak/b")]
+    pairs = [dict(zip(names, row)) for row in rows]
     result = minimal_pairs(Preferring(), pairs, verbose=0)
     a, b = result.by("paradigm").values()
     assert (a.pairs, a.ties, a.same) == (4, 1, 1)
@@ -161,8 +159,8 @@ def test_ties_are_honest():
     assert overall.accuracy_of_rest == pytest.approx((2 / 3 + 0) / 2)
     assert (overall.pairs, overall.paradigms, overall.ties) == (6, 2, 3)
     assert list(result.by("f")) == ["x"] and not result.by("phenomenon")
-    nothing = minimal_pairs(Preferring(), [("zebra", "yak")], verbose=0)
-    assert np.isnan(nothing.accuracy.accuracy_of_rest)
+    with pytest.raises(ValueError, match="only unknown words, such as 'zebra'"):
+        minimal_pairs(Preferring(), [("zebra", "yak")], eos=True, verbose=0)
 
 
 def test_intervals():

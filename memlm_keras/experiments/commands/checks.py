@@ -93,7 +93,7 @@ def pairs(
     for each in opened:
         model = each.model_that("score")
         begin = time.monotonic()
-        with options.wrong_use():
+        with options.wrong_use(), memlm.data.tables.naming(path):
             result = measure(model, vocabulary=each.vocabulary, verbose=0)
         measured[each.path] = result
         seconds = time.monotonic() - begin
