@@ -150,36 +150,33 @@ class CSVLogger(keras.callbacks.CSVLogger):
 
 
 class TimeEstimate(keras.callbacks.Callback):
-    """Prints an estimate of the training time, measured in the third and fourth
-    second after the first batch, in which the model compiles."""
+    """Prints an estimate of the training time, measured over at least `seconds`
+    and `steps`, after at least as many in which the model compiles."""
 
-    seconds = 2.0
+    seconds, steps = 2.0, 10
 
     def __init__(self, batches):
         super().__init__()
         # Not `params["steps"]`, which is smaller for a resumed epoch.
         self._batches = batches
         self._epoch = self._count = 0
-        self._started = self._begin = None
-        self._printed = False
+        # Numbers of batches and times: before training, then at the ends of the
+        # first batch, of the warm-up and of the measurement.
+        self._marks = [(-math.inf, -math.inf)]
 
     def on_epoch_begin(self, epoch, logs=None):
         self._epoch = epoch
 
     def on_train_batch_end(self, batch, logs=None):
-        if self._printed:
+        if len(self._marks) == 4:
             return
         now, self._count = time.perf_counter(), self._count + 1
-        if self._started is None:
-            self._started = now
-        elif self._begin is None:
-            if now - self._started >= self.seconds:
-                self._begin = self._count, now
-        elif now - self._begin[1] >= self.seconds:
-            self._printed = True
-            first, begin = self._begin
+        count, begin = self._marks[-1]
+        if now - begin >= self.seconds and self._count - count >= self.steps:
+            self._marks.append((self._count, now))
+        if len(self._marks) == 4:
             epochs = self.params["epochs"] - self._epoch
-            seconds = (now - begin) / (self._count - first)
+            seconds = (now - begin) / (self._count - count)
             epoch = seconds * self._batches.batches_per_epoch
             print(
                 f"\nAn epoch takes about {_minutes(epoch)}; {epochs} "

@@ -346,10 +346,7 @@ def test_schedules_of_the_learning_rate(tmp_path):
             resume(path, optimizer=other, rate="checkpoint")
     resume(path, optimizer=decay(0.2))
     model = resume(
-        path,
-        epochs=3,
-        optimizer=keras.optimizers.SGD(0.1),
-        rate="model",
+        path, epochs=3, optimizer=keras.optimizers.SGD(0.1), rate="model"
     )
     assert float(model.optimizer.learning_rate) == pytest.approx(0.1)
     assert int(model.optimizer.iterations) == 6
