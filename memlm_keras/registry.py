@@ -10,6 +10,7 @@ import os
 import warnings
 from collections.abc import Mapping
 
+from memlm_keras import files
 from memlm_keras import trained
 from memlm_keras.arguments import require_number
 
@@ -327,8 +328,7 @@ def resized(name, row, sizes):
         )
     for size in ("scale", "initial_range", "embedding_range"):
         require_number(size, sizes.get(size, 1.0), above=0)
-    scaled = [size for size in ("units", "embedding_dim") if size in sizes]
-    if len(scaled) == 2 and "scale" in sizes:
+    if {"scale", "units", "embedding_dim"} <= {*sizes}:
         raise ValueError(
             "`scale` contradicts `units` and `embedding_dim`: leave out "
             f"`scale` or the other two. Received: {sizes}"
@@ -339,8 +339,9 @@ def resized(name, row, sizes):
 def load_entry_point(entry_point):
     """Imports an entry point's object, and calls it if it is a function."""
     try:
-        loaded = entry_point.load()
-        return loaded() if callable(loaded) else loaded
+        with files.silent_stderr():
+            loaded = entry_point.load()
+            return loaded() if callable(loaded) else loaded
     except Exception as error:
         # An error in another package must not prevent the use of presets.
         what = entry_point.group.rpartition(".")[2]
