@@ -172,14 +172,12 @@ def choose_preset(dataset, preset=None, **given):
         preset, kind, is_trained, _ = find_preset(preset)
         if is_trained or kind != options.LANGUAGE_MODEL:
             return None
-    reading = {
-        o.name: given[o.name] for o in options.READING if o.name in given
-    }
+    names = [option.name for option in options.READING]
+    reading = {name: given[name] for name in names if name in given}
     settings, reasons = {}, []
     if "tokenize" not in given and dataset not in options.TEXTS:
-        tokenize, reason = _tokenize(
-            pathlib.Path(options.split_paths(dataset)[0])
-        )
+        first = options.split_paths(dataset)[0]
+        tokenize, reason = _tokenize(pathlib.Path(first))
         if tokenize is not None and (preset is None or _is_own(preset)):
             settings["tokenize"] = reading["tokenize"] = tokenize
             reasons.append(reason)

@@ -20,6 +20,7 @@ import warnings
 from absl import flags
 
 from memlm_keras import children
+from memlm_keras import version
 from memlm_keras.experiments import options
 from memlm_keras.experiments import process
 from memlm_keras.experiments.options import Option
@@ -205,9 +206,11 @@ COMMANDS = _Commands(
 
 def _describe(option):
     """Yields the lines that describe an option in `--help`."""
-    text = option.help
-    if option.default is not None:
-        text = f"{text.rstrip('.')}; by default {option.default}."
+    text, default = option.help, option.default
+    if option.name in options.OF_PRESET and "default" not in text:
+        default = "the preset's"
+    if default is not None:
+        text = f"{text.rstrip('.')}; by default {default}."
     value = "|".join(map(str, option.choices or ()))
     value = value or _VALUES.get(option.type, f"| --no{option.name}")
     yield f"  --{option.name} {value}"
@@ -219,6 +222,8 @@ def _describe(option):
 def main(arguments=None):
     """Runs `memlm`, by default on `sys.argv`; returns the exit status."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    # Entry points of other packages may import TensorFlow.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     usual = warnings.formatwarning
     warnings.formatwarning = lambda text, *others: f"Warning: {text}\n"
     try:
@@ -247,9 +252,7 @@ def _run(arguments):
         print(_help())
         return 2 if name is None else 0
     if name == "--version":
-        import memlm_keras
-
-        print(memlm_keras.__version__)
+        print(version.__version__)
         return 0
     if name == "claims":
         raise UsageError(
@@ -329,7 +332,8 @@ def _interrupted(arguments, number):
     line = "Interrupted."
     if arguments and arguments[0] in ("train", "table"):
         command = [a for a in arguments if a != "--overwrite"]
-        line += f" To continue: {shlex.join(['memlm', *command])}"
+        line += " To continue, or to start again if there is no checkpoint: "
+        line += shlex.join(["memlm", *command])
     print(f"\n{line}", file=sys.stderr)
     return 128 + number
 

@@ -199,9 +199,7 @@ def describe(results):
         "this model, both": results.get("dynamic_with_cache"),
         "this model and Kneser-Ney, averaged": found["averaged"],
     }
-    rows = {
-        name: row["test"]["perplexity"] for name, row in rows.items() if row
-    }
+    rows = {n: row["test"]["perplexity"] for n, row in rows.items() if row}
     width = max(map(len, rows))
     unit = found.get("unit", "words")
     lines = [

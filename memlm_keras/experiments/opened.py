@@ -122,9 +122,13 @@ class Opened:
                 self.folder.model()
         model = self.model
         if method is not None and not hasattr(model, method):
+            other = "Name a language model, such as memlm/embedded_attention"
+            if method == "classify":
+                train = "memlm train weissenborn2016/gru_shared --dataset=FILE"
+                other = f"Train a classifier: {train}"
             raise options.UsageError(
                 f"{self.path} is of class {type(model).__name__}, which cannot "
-                f"{method}."
+                f"{method}. {other}"
             )
         if self.vocabulary and cache:
             return model.with_mixture(self.cache())
@@ -188,12 +192,14 @@ def _find_run(path):
         # Run folders next to the path, or one level below.
         patterns = f"*/{CONFIG}", f"*/*/{CONFIG}"
         runs = itertools.chain(*map(path.parent.glob, patterns))
-        known = [str(run.parent) for run in runs]
-        known += map(str, path.parent.glob("*.keras"))
+        runs = sorted(str(run.parent) for run in runs)
+        known = [*runs, *path.parent.glob("*.keras")]
         known += [*trained.SOURCES, *trained.names()]
+        some = f" Runs here: {', '.join(runs[:5])}." if runs else ""
         raise options.UsageError(
             f"There is no run folder and no .keras file {path}, and no trained "
-            f"model of this name.{options.nearest(path, known)}"
+            f"model of this name.{options.nearest(path, known) or some} "
+            "`memlm presets 'memlm/*'` lists trained models."
         )
     if RunFolder(path).is_run:
         return RunFolder(path)

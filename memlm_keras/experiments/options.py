@@ -283,7 +283,7 @@ SIZES = (
     _neural(
         "scale",
         float,
-        "Factor for all sizes of the paper's model.",
+        "Factor for all sizes of the paper's model; by default 1.",
         at_least=1e-6,
     ),
     _neural("units", int, "Units of the recurrent layers.", at_least=1),
@@ -374,7 +374,7 @@ TRAINING = (
     _of_language(
         "rate",
         float,
-        "Rate gamma_0 of noise or smoothing.",
+        "Rate gamma_0 of noise or smoothing; by default the preset's.",
         at_least=0,
         at_most=1,
     ),
@@ -471,9 +471,7 @@ RUNNING = (
 # Options that request measurements of `measurements.MEASUREMENTS`.
 MEASURING = (
     _of_language(
-        "test_last",
-        bool,
-        "Also measure the weights of the last epoch.",
+        "test_last", bool, "Also measure the weights of the last epoch."
     ),
     _of_language(
         "compare",
@@ -632,6 +630,11 @@ _OF_PAPERS = frozenset(
     "hypothesis initial_range key l2 length_multiple match_parameters memory "
     "other_words output_bias premise questions rate samples vectors window "
     "written".split()
+)
+# Options whose `--help` adds that their default is the preset's value.
+OF_PRESET = frozenset(
+    "batch_size dropout embedding_dim epochs halve_after key l2 learning_rate "
+    "num_sampled output_bias patience segment_length units window".split()
 )
 _GROUPS = {
     "Text": (DATASET, *READING),

@@ -442,7 +442,8 @@ def test_a_run_of_another_text_in_the_same_folder(refused, run, folder):
     train = ("train", "daniluk2017/lstm", "--dataset=text", "--epochs=1")
     refused("other settings: corpus ... --overwrite", *train, *SMALL)
     assert (run / "model.keras").exists()
-    refused("or start a new run", "attention", run)
+    refused("has changed since ... or start a new run", "attention", run)
+    refused(f"Runs here: runs/{NAME}. `memlm", "score", "nosuch", "the")
 
 
 @pytest.mark.parametrize(
@@ -462,7 +463,9 @@ def test_a_run_of_another_text_in_the_same_folder(refused, run, folder):
         ("train text", "memlm train --dataset=text"),
         ("score memlm/english text/test.txt", "but text/test.txt is a file"),
         ("score memlm/embeded_lstm the", "Did you mean memlm/embedded_lstm?"),
-        ("generate nowhere", "no run folder and no .keras file nowhere"),
+        ("generate nowhere", "file nowhere, ... `memlm presets 'memlm/*'`"),
+        ("attention memlm/embedded_lstm a", "as memlm/embedded_attention"),
+        ("predict memlm/embedded_lstm a b", "weissenborn2016/gru_shared --d"),
         ("generate memlm/small the", "train memlm/small --dataset=FILE"),
         ("generate text", "is not a run folder"),
         ("table daniluk2017/model", "Did you mean daniluk2017/models?"),
@@ -706,12 +709,15 @@ def test_presets_are_said_in_words(name, words):
     assert words in describe(memlm_keras.presets.get(name))
 
 
-def test_help_tells_of_all_flags(capfd):
+def test_help_tells_of_all_flags(capfd, monkeypatch):
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
     assert command_line.main(["--help"]) == 0
     out = capfd.readouterr().out
     assert all(f"memlm {name}" in out for name in command_line.COMMANDS)
     assert command_line.main(["train", "lstm", "--help"]) == 0
     out = capfd.readouterr().out
+    assert "Rows of a batch; by default the preset's." in out
+    assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "3"
     for flag in ("dataset", "scale", "analyses", "cache_size", "backend"):
         assert f"--{flag} " in out
 
@@ -777,6 +783,7 @@ OF_PAIRS = "train weissenborn2016/gru_shared --dataset=bad.tsv"
 @pytest.mark.parametrize(
     "arguments, message",
     [
+        (("score", "RUN", "a"), "cannot score. Name a language model, such"),
         (("predict", "RUN", "none.tsv"), "needs a file of pairs, or a PREM"),
         (("predict", "RUN", "a", "b", "--out=x"), "--out needs a file of p"),
         (("predict", "RUN", "a", ""), "Each `hypothesis` must have a word."),
@@ -818,8 +825,7 @@ def test_a_classifier(memlm, folder, without_keras):
     results = results_of(run)
     assert results["embedding_range"] == 0.5
     assert [results[s]["pairs"] for s in ("validation", "test")] == [10, 12]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
+    with warnings.catch_warnings(action="error", category=UserWarning):
         told = memlm("predict", run / "model.keras", "a man is not", "a dog")
     found = dict(line.split()[::-1] for line in told.out.splitlines())
     assert set(found) == {"entailment", "neutral", "contradiction"}

@@ -126,7 +126,7 @@ def test_an_interrupted_run_keeps_its_batches(
     with monkeypatch.context() as context:
         context.setattr(memlm_keras.LanguageModel, name, patched)
         told = memlm(*command, status=128 + number)
-    assert f"To continue: memlm {' '.join(command)}\n" in told.err
+    assert f" no checkpoint: memlm {' '.join(command)}\n" in told.err
     assert step <= len(calls) < step + 4
     (path,) = (folder / "runs").iterdir()
     assert not (path / "results.json").exists()

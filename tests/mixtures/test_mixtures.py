@@ -157,8 +157,7 @@ def test_masked_steps_are_never_remembered(kind):
         *inputs, state
     )
     assert_close(
-        (valid, valid_weights, after),
-        (expected, expected_weights, after_valid),
+        (valid, valid_weights, after), (expected, expected_weights, after_valid)
     )
     np.testing.assert_array_equal(mixed[~mask], 0.0)
     np.testing.assert_array_equal(weights[~mask], 0.0)

@@ -24,10 +24,7 @@ def versions(version, state="AVAILABLE"):
 
 
 def words(words, log_probabilities):
-    return {
-        "top_k_words": words,
-        "top_k_log_probabilities": log_probabilities,
-    }
+    return {"top_k_words": words, "top_k_log_probabilities": log_probabilities}
 
 
 READY = versions("1")

@@ -213,12 +213,10 @@ def _evaluate_mean(runs, given, verbose):
             )
     ensemble = memlm.Ensemble([run.model for run in runs])
     batches = functools.partial(datasets.evaluation_batches, first, ensemble)
-    results = measurements.perplexities(
-        ensemble, batches, verbose, first.corpus
-    )
+    found = measurements.perplexities(ensemble, batches, verbose, first.corpus)
     count = ensemble.count_params()
     print(f"Average of {len(runs)} models, {count:,} parameters:")
-    measurements.print_numbers(results)
+    measurements.print_numbers(found)
 
 
 def _evaluate_by(runs, text, parts, measures, verbose, typed):

@@ -64,8 +64,7 @@ def _summary(total, length):
     found = memlm.evaluation.Perplexity(-total, length, length, "")
     return (
         f"log-probability {total:.4f} nats ({total / math.log(2):.4f} bits), "
-        f"{length} predicted tokens, perplexity "
-        f"{found.perplexity:.2f}"
+        f"{length} predicted tokens, perplexity {found.perplexity:.2f}"
     )
 
 
@@ -86,7 +85,7 @@ def _summary(total, length):
         choices=("top_k", "top_p", "greedy", "beam", "random"),
     ),
     options.Option("sentences", int, "Number of texts.", at_least=1),
-    options.seed("Seed of the sampler."),
+    options.seed("Seed of the sampler; by default a random one."),
     options.Option("unknown", bool, "Allow the token of unknown words."),
 )
 def generate(
@@ -146,13 +145,18 @@ def attention(
 
     opened = open_run(run)
     if out is not None or opened.folder is None:
+        model = _attending(opened)
         if out is None or text is None or pictures:
             raise options.UsageError(
                 "To write an HTML page, give TEXT and --out, and no picture "
                 'options: memlm attention RUN "some words" --out=map.html. A '
                 "model without a run folder can only be shown on such a page."
             )
-        return _write_page(opened, text, out)
+        predictions = memlm.analysis.sentence_predictions(
+            model, text, top=min(_TOP_K, model.vocabulary_size)
+        )
+        title = f"Attention of {opened.name}"
+        return memlm.analysis.write_sentence_page(predictions, out, title)
     if text is not None:
         pictures = {"sentence": text, **pictures}
     with process.quiet(verbose):
@@ -168,20 +172,17 @@ def attention(
     print("\n".join(map(str, paths)))
 
 
-def _write_page(opened, text, out):
+def _attending(opened):
+    """Returns a model that attends to words of its text, or raises an error."""
     model = opened.model_that("attention")
     # Classifiers attend to another sentence, and the page shows only one.
     if getattr(model, "attending", None) is None:
         raise options.UsageError(
             f"{opened.path} has no attention that an HTML page can show. Name "
-            "a language model with a memory that attends to words of its text."
+            "a language model with a memory that attends to words of its text, "
+            "such as memlm/embedded_attention."
         )
-    predictions = memlm.analysis.sentence_predictions(
-        model, text, top=min(_TOP_K, model.vocabulary_size)
-    )
-    memlm.analysis.write_sentence_page(
-        predictions, out, f"Attention of {opened.name}"
-    )
+    return model
 
 
 @command(

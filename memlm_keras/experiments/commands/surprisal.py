@@ -58,10 +58,7 @@ _STIMULI = (
     "sentences keeps its columns.",
     {"RUN": "+", "FILE": "+"},
     options.Option(
-        "unit",
-        str,
-        "Unit of information.",
-        choices=("bits", "nats"),
+        "unit", str, "Unit of information.", choices=("bits", "nats")
     ),
     options.Option(
         "reset",

@@ -125,11 +125,10 @@ def read_grid(texts):
 
 def _integers(text):
     parts = [part.strip() for part in text.split(",")]
-    if not all(map(str.isdecimal, parts)) or len({*map(int, parts)}) < len(
-        parts
-    ):
+    numbers = [*map(int, filter(str.isdecimal, parts))]
+    if len({*numbers}) < len(parts):
         raise options.UsageError(
             "--seeds must list different integers, such as 0,1,2. Received: "
             f"{text!r}"
         )
-    return [int(part) for part in parts]
+    return numbers

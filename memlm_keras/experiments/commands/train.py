@@ -32,7 +32,7 @@ _FITTED_TOO = ("halve", "optimizer", "distribution")
     ),
     options.RUN_DIR,
     options.OVERWRITE,
-    options.seed("Seed of weights, dropout and shuffling."),
+    options.seed("Seed of weights, dropout and shuffling; by default 0."),
     options.VERBOSE,
     overrides=tuple(options.OVERRIDES.values()),
     running=options.RUNNING,

@@ -58,10 +58,8 @@ def run_all(runs, after=None, jobs=1, minutes=math.inf):
             run_begin = time.monotonic()
             failure = run.train(stop)
             if failure is None:
-                failure = _joined(
-                    run.outcome(),
-                    f"{_since(run_begin)}, {_since(begin)} in all",
-                )
+                times = f"{_since(run_begin)}, {_since(begin)} in all"
+                failure = _joined(run.outcome(), times)
             elif stop():
                 failure = "interrupted"
             else:
