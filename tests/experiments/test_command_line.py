@@ -235,7 +235,7 @@ def test_certificates(memlm, refused, run, folder, classifier):
     found = json.loads((folder / "found.json").read_text())
     assert found["passed"] and found["model"].startswith(str(run))
     told = memlm("certify", run, "--rate=0.5")
-    assert "each segment is an update" in told.out
+    assert "an update follows each segment" in told.out
     memlm("evaluate", run, "--cache_size=9", "--verbose=0")
     told = memlm("certify", run, f"--same_as={run}", "--cache")
     assert "NeuralCache" in told.out
