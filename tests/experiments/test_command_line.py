@@ -320,7 +320,7 @@ def test_minimal_pairs(memlm, refused, run, folder):
         "sentence_good,sentence_bad,UID,phenomenon,field,item\n"
         "the man saw,man the saw,order,word order,syntax,0\n"
         "the man,man the,order,word order,syntax,1\n"
-        "the zebra,the yak,lexicon,words,lexicon,2\n"
+        "the ellis,the yak,lexicon,words,lexicon,2\n"
     )
     summary = [
         {"UID": "order", "lstm": 0.7, "mine": 0.25},
