@@ -17,10 +17,7 @@ METADATA, CONFIG, WEIGHTS = "metadata.json", "config.json", "model.weights.h5"
 DTYPES, _SCALES = ("float32", "float16", "int8"), "scales"
 FORMAT = 1
 # How to get each trained model of this package from a clone of the repository.
-_COPY = (
-    "Copy it from `memlm_keras/presets/trained` of a clone, or, in the clone: "
-    "`pip install -e .`"
-)
+_COPY = "A clone contains it: run `pip install -e .` there"
 _BUILD = "Build it in a clone with `python recipes/"
 SOURCES = {
     "memlm/embedded_attention": f"{_BUILD}trained.py --backend=jax`",

@@ -682,7 +682,6 @@ def reopen(folder):
     if folder.settings().get("corpus") != experiment.corpus.fingerprint:
         raise options.UsageError(
             f"The text at {experiment.dataset.name} has changed since "
-            f"{folder.path} was trained. Restore the text, or start a new run "
-            "with `memlm train`."
+            f"{folder.path} was trained. Restore the text, or start a new run."
         )
     return experiment
