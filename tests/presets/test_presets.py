@@ -143,7 +143,7 @@ def test_wrong_sizes(name, sizes, message):
         ("kong2019/vs_linear_512", {"embedding": None}, "fixes embedding"),
         ("gal2016/medium", {"embedding": None}, "/medium' fixes embedding"),
         ("daniluk2017/key_value_predict", {"units": 100}, "by 3.*units=100"),
-        ("weissenborn2016/lstm", {}, "Entailment.*a `LanguageModel`"),
+        ("weissenborn2016/lstm", {}, "Entailment.*class `LanguageModel`"),
         ("weissenborn2016/lstm", {"top": None}, "fixes top.*`EntailmentClass"),
     ],
 )
