@@ -274,7 +274,7 @@ def test_wrong_calls():
         (model, ({"token_ids": 3},), "`token_ids` must be .*Received: "),
         (model.step, ("a string", state), "`tokens` must be .*Received: "),
         (model.step, (np.array([1, 2]), state), r"\(batch, 1\).*\(2,\)"),
-        (model.step, (tokens_of(3, 1), state), "row of tokens.*(3, 12).*with 2 r"),
+        (model.step, (tokens_of(3, 1), state), r"row.*\(3, 12\).*with 2 r"),
         (model.step, (one, None), "`state`.*Received: None"),
         (model.step, (one, part), "`state`.*memory_window.*Received: "),
         (model.step, (one, other), "'memory_window' must have the shape"),
