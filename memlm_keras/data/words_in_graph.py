@@ -89,10 +89,8 @@ class TokenizerInGraph(tf.Module):
         """Computes `Tokenizer.normalize` for tokens `(N,)`."""
         if self._rules.lowercase:
             codes = tf.strings.unicode_decode(tokens, "UTF-8")
-            lowered = lowered_codes(codes.flat_values)
-            tokens = tf.strings.unicode_encode(
-                codes.with_flat_values(lowered), "UTF-8"
-            )
+            codes = codes.with_flat_values(lowered_codes(codes.flat_values))
+            tokens = tf.strings.unicode_encode(codes, "UTF-8")
         if self._rules.numbers is not None:
             is_number = tf.strings.regex_full_match(tokens, NUMBER_PATTERN)
             tokens = tf.where(is_number, self._rules.numbers, tokens)

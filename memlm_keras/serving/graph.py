@@ -378,11 +378,14 @@ def _gather(tensors, order):
 def generate(reader, log_probabilities, state, options, end, most):
     """Generates tokens. Returns ids and log-probabilities `(B, longest)`,
     padded with the end id and 0, and lengths `(B,)`, which count the end."""
-    chances = tf.map_fn(
-        lambda seed: tf.random.stateless_uniform((most["length"],), [seed, 0]),
-        options["seed"],
-        fn_output_signature=tf.TensorSpec((most["length"],), tf.float32),
-    )
+    row = tf.TensorSpec((most["length"],), tf.float32)
+    # A refused text would cancel a loop that runs already, with another error.
+    with tf.control_dependencies([log_probabilities]):
+        chances = tf.map_fn(
+            lambda seed: tf.random.stateless_uniform(row.shape, [seed, 0]),
+            options["seed"],
+            fn_output_signature=row,
+        )
 
     def write(time, written, scores, ended, log_probabilities, state):
         values, ids = tf.math.top_k(log_probabilities, most["top_k"])

@@ -224,9 +224,8 @@ class LanguageModelSignatures:
             Input("seed", seed),
         )
         text = options.pop("text")
-        log_probabilities, state = self._begun(text)
         ids, scores, length = generate(
-            self.reader, log_probabilities, state, options, self.end, most
+            self.reader, *self._begun(text), options, self.end, most
         )
         written = tf.RaggedTensor.from_tensor(ids, length)
         texts = self.words.detokenize(

@@ -104,7 +104,7 @@ def test_what_a_recogniser_cannot_read_is_refused(lm, tokens, tmp_path):
     onnx = {"path": tmp_path / "lm.onnx", "format": "onnx"}
     sherpa = {**onnx, "contract": "sherpa"}
     for model, arguments, message in (
-        (lm, {**sherpa, "tokens": swapped}, "`tokens` must list the tokens"),
+        (lm, {**sherpa, "tokens": swapped}, "`tokens` must list the model"),
         (plain, sherpa, "from_tokens_file.*NoneType"),
         (plain, sherpa | words, "another initial state in recurr"),
         (lm, {**onnx, "tokens": tokens}, "`tokens` needs a `contract`"),
