@@ -83,9 +83,11 @@ class Case:
         for other in self.contenders:
             if (other.peer, other.backend, other.variant) == same:
                 return other.name
-            if self.over_library and other.backend == contender.backend:
-                return other.name
-        return self.contenders[0].name
+        return next(
+            other.name
+            for other in self.contenders
+            if not self.over_library or other.backend == contender.backend
+        )
 
     @property
     def tokens(self):
@@ -115,6 +117,11 @@ class Case:
         return np.random.default_rng(3).integers(
             longest // 2, longest, self.batch
         )
+
+    def inputs(self):
+        """Draws inputs of a layer, float32 `(batch, time, embedding)`."""
+        shape = (self.batch, self.time, self.embedding)
+        return np.random.default_rng(2).normal(size=shape).astype("float32")
 
     def draw(self, shapes):
         """Draws initial weights with shapes in Keras' order."""

@@ -10,13 +10,8 @@ if os.environ["KERAS_BACKEND"] == "jax":
     import jax.numpy as jnp
 
     tanh, sigmoid, softmax = jnp.tanh, jax.nn.sigmoid, jax.nn.softmax
-    concat, stack, where, zeros = (
-        jnp.concatenate,
-        jnp.stack,
-        jnp.where,
-        jnp.zeros,
-    )
-    array, mean = jnp.asarray, jnp.mean
+    concat, stack, where = jnp.concatenate, jnp.stack, jnp.where
+    array, mean, zeros = jnp.asarray, jnp.mean, jnp.zeros
 
     def split(x, *sizes):
         return jnp.split(x, np.cumsum(sizes)[:-1], axis=-1)
@@ -27,14 +22,14 @@ else:
     import tensorflow as tf
 
     tanh, sigmoid, softmax = tf.tanh, tf.sigmoid, tf.nn.softmax
-    concat, stack, where, zeros = tf.concat, tf.stack, tf.where, tf.zeros
-    array, mean = tf.constant, tf.reduce_mean
+    concat, stack, where = tf.concat, tf.stack, tf.where
+    array, mean, zeros = tf.constant, tf.reduce_mean, tf.zeros
 
     def split(x, *sizes):
         return tf.split(x, sizes, axis=-1)
 
     def gradients(loss):
-        @tf.function(jit_compile=os.environ.get("BYHAND_XLA") == "1")
+        @tf.function
         def run(weights):
             with tf.GradientTape() as tape:
                 tape.watch(weights)
@@ -104,9 +99,7 @@ class Contender:
     def __init__(self, case, variant):
         shapes = _shapes(case, variant)
         self.weights = [array(value) for value in case.draw(shapes)]
-        shape = (case.batch, case.time, case.embedding)
-        inputs = np.random.default_rng(2).normal(size=shape)
-        inputs = array(inputs.astype("float32"))
+        inputs = array(case.inputs())
         layer = functools.partial(globals()[variant], case)
         self.run = gradients(lambda w: mean(layer(w, inputs) ** 2))
 
@@ -120,10 +113,8 @@ class Contender:
         self.losses(number)
 
     def product(self, rows, inner, columns, dtype):
-        left, right = (
-            zeros((rows, inner), dtype),
-            zeros((inner, columns), dtype),
-        )
+        left = zeros((rows, inner), dtype)
+        right = zeros((inner, columns), dtype)
         return lambda: np.asarray((left @ right)[0, 0])
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -172,10 +171,7 @@ class LayerAlone(Contender):
             for weight, value in zip(weights, values):
                 weight.copy_(torch.from_numpy(value))
         layer.to(self.device)
-        random = np.random.default_rng(2)
-        shape = (case.batch, case.time, case.embedding)
-        inputs = random.normal(size=shape).astype("float32")
-        self.inputs = torch.from_numpy(inputs).to(self.device)
+        self.inputs = torch.from_numpy(case.inputs()).to(self.device)
 
     def losses(self, steps):
         for _ in range(steps):

@@ -124,8 +124,8 @@ def read_rows(lines, path, fields=None, optional=(), whole=True):
 
     Args:
         lines: Iterable of lines.
-        path: Path or suffix of the table: `.jsonl` if each line is an object,
-            `.csv` if cells may have quotation marks; otherwise tabs separate.
+        path: Path of the table. With the suffix `.jsonl`, lines are objects;
+            with `.csv`, cells may be quoted; otherwise, tabs separate cells.
         fields: Dict from names of columns to lists of other names that files
             may use; case and punctuation are ignored.
         optional: Names in `fields` whose columns may be missing.
@@ -134,7 +134,7 @@ def read_rows(lines, path, fields=None, optional=(), whole=True):
     Raises:
         ValueError: A line is damaged, or a column is missing.
     """
-    fields, suffix = fields or {}, f".{str(path).lower().rpartition('.')[2]}"
+    fields, suffix = fields or {}, pathlib.Path(path).suffix.lower()
     if suffix == ".jsonl":
         yield from _objects(lines, fields, optional)
         return

@@ -280,11 +280,10 @@ def minimal_pairs(
 
     Raises:
         ValueError: for an unknown `method`, `eos` with a method other than
-            `"simple"`, no pairs, a pair without two sentences, or pairs of
-            unknown words only; for a vocabulary that is missing, has another
-            size, or has none of the words; for a token that
-            spans the boundary between a prefix and the next word; and for a
-            model that is not causal or has no probabilities.
+            `"simple"`, no pairs, a pair without two sentences, or only unknown
+            words; for a vocabulary that is missing or has another size; for a
+            token that spans the boundary between a prefix and the next word;
+            and for a model that is not causal or has no probabilities.
 
     Example:
 
@@ -514,7 +513,7 @@ def read_published(path):
         if str(path).lower().endswith(".csv"):
             fields = dict.fromkeys(("model", "suite", "correct"), ())
             return _items_of(tables.read_rows(lines, path, fields))
-        for _, row in tables.read_rows(lines, ".jsonl"):
+        for _, row in tables.read_rows(lines, "summary.jsonl"):
             paradigm = row["UID"]
             for name, value in row.items():
                 if isinstance(value, (int, float)):
