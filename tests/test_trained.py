@@ -202,8 +202,10 @@ def test_names_that_are_no_preset_or_not_installed(monkeypatch, tmp_path):
     with pytest.raises(ValueError, match="a trained model, which `from_preset"):
         memlm.presets.get(LSTM)
     monkeypatch.setattr(trained, "_OWN", tmp_path)
-    with pytest.raises(FileNotFoundError, match="MEMLM_.* `pip install -e ."):
-        memlm.LanguageModel.from_preset("memlm/english_large")
+    sources = {"": "recipes/english.py", "_large": "`pip install -e .`"}
+    for size, how in sources.items():
+        with pytest.raises(FileNotFoundError, match=f"MEMLM_PR.*{how}"):
+            memlm.LanguageModel.from_preset(f"memlm/english{size}")
 
 
 @pytest.mark.parametrize("file", ["model.weights.h5", "config.json"])

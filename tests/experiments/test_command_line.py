@@ -463,7 +463,7 @@ def test_a_run_of_another_text_in_the_same_folder(refused, run, folder):
         ("train text", "memlm train --dataset=text"),
         ("score memlm/english text/test.txt", "but text/test.txt is a file"),
         ("score memlm/embeded_lstm the", "Did you mean memlm/embedded_lstm?"),
-        ("generate nowhere", "file nowhere, ... `memlm presets 'memlm/*'`"),
+        ("generate nowhere", "no run folder and no .keras file nowhere"),
         ("attention memlm/embedded_lstm a", "as memlm/embedded_attention"),
         ("predict memlm/embedded_lstm a b", "weissenborn2016/gru_shared --d"),
         ("generate memlm/small the", "train memlm/small --dataset=FILE"),

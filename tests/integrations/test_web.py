@@ -149,6 +149,6 @@ def test_what_is_refused(page, model, tmp_path, monkeypatch):
         raise Exception("URL fetch failure: no network")
 
     monkeypatch.setattr(keras.utils, "get_file", refused)
-    with pytest.raises(ConnectionError, match="Download https.* to /"):
+    with pytest.raises(ConnectionError, match="Download https://.* to /"):
         export(model, tmp_path / "page", format="web")
     assert not list(tmp_path.iterdir())

@@ -171,13 +171,14 @@ def test_dropout_before_a_memory_is_refused():
         [keras.layers.LSTMCell(6, recurrent_dropout=0.3)]
     )
     cell = keras.layers.StackedRNNCells([keras.layers.LSTMCell(6)])
+    without_kernel = "a StackedRNNCells without a kernel"
     memory, above = {"memory": KeyValuePredict(2)}, [keras.layers.LSTM(6)]
     above = {**memory, "recurrent_above": above, "mixture": NeuralCache(3)}
     for arguments, message in (
         ({**memory, "dropout": 0.1}, "a KeyValuePredict"),
         ({**above, "dropout": {"outputs": 0.1}}, "a NeuralCache"),
         ({"recurrent": [stacked]}, "stacked cells with dropout"),
-        ({"recurrent": [*lstms(), cell], "dropout": 0.1}, "a StackedRNNCells"),
+        ({"recurrent": [*lstms(), cell], "dropout": 0.1}, without_kernel),
     ):
         arguments = {"recurrent": [keras.layers.LSTM(6)], **arguments}
         with pytest.raises(ValueError, match=f"Received: {message}"):

@@ -103,8 +103,9 @@ def test_what_a_recogniser_cannot_read_is_refused(lm, tokens, tmp_path):
     plain, words = begun(), {"vocabulary": lm.vocabulary}
     onnx = {"path": tmp_path / "lm.onnx", "format": "onnx"}
     sherpa = {**onnx, "contract": "sherpa"}
+    swapped = {**sherpa, "tokens": swapped}
     for model, arguments, message in (
-        (lm, {**sherpa, "tokens": swapped}, "`tokens` must list the model"),
+        (lm, swapped, "`tokens` must list the model's vocabulary"),
         (plain, sherpa, "from_tokens_file.*NoneType"),
         (plain, sherpa | words, "another initial state in recurr"),
         (lm, {**onnx, "tokens": tokens}, "`tokens` needs a `contract`"),
