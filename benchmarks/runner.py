@@ -133,8 +133,7 @@ def run(case, contenders, threads=2, rounds=5, turn=2.0, warm=0, log=print):
         steps = {}
         for worker, result in timed:
             worker.ask("steps", 2 + warm)
-            once = worker.ask("steps", 2) / 2
-            steps[result.contender] = max(2, math.ceil(turn / once))
+            steps[result.contender] = steps_of_a_turn(worker, turn)
         for index in range(rounds):
             log(f"{case.name}: round {index + 1} of {rounds}")
             for worker, result in timed:
@@ -151,6 +150,16 @@ def run(case, contenders, threads=2, rounds=5, turn=2.0, warm=0, log=print):
         for worker in workers:
             worker.end()
     return results
+
+
+def steps_of_a_turn(worker, turn):
+    """Returns the number of steps that last about `turn` seconds."""
+    number, seconds = 2, worker.ask("steps", 2)
+    # `fit` also takes time to start, so two steps alone would mislead.
+    while seconds < turn / 2:
+        number = math.ceil(number * min(turn / seconds, 8))
+        seconds = worker.ask("steps", number)
+    return max(2, math.ceil(number * turn / seconds))
 
 
 def judge(contenders, results):

@@ -1,21 +1,34 @@
 """Keras models that are trained by `fit`."""
 
+import time
+
 import keras
 import numpy as np
 from keras import ops
 
 
+class End(keras.callbacks.Callback):
+    """Keeps the time at which the last step ended. On TensorFlow, `fit` may
+    then wait as long again for a thread that tunes how arrays are read."""
+
+    def on_train_end(self, logs=None):
+        self.time = time.perf_counter()
+
+
 class Fitted:
     """Base class of contenders whose steps are run by `fit`.
 
-    Subclasses implement `fit(number)`, which returns Keras' history.
+    Subclasses implement `fit(number, **keywords)`, which returns Keras' history
+    and passes the keywords to Keras' `fit`.
     """
 
     def losses(self, steps):
         return self.fit(steps).history["loss"][0]
 
     def steps(self, number):
-        self.fit(number)
+        end = End()
+        self.fit(number, callbacks=[end])
+        return end.time
 
     def product(self, rows, inner, columns, dtype):
         left = ops.ones((rows, inner), dtype)
@@ -49,9 +62,9 @@ class Trained(Fitted):
         draw(case, model)
         model.compile(keras.optimizers.SGD(1.0, global_clipnorm=5.0), loss)
 
-    def fit(self, number):
+    def fit(self, number, **keywords):
         batches = self.batches(*self.case.batches(number))
-        return self.model.fit(batches, shuffle=False, verbose=0)
+        return self.model.fit(batches, shuffle=False, verbose=0, **keywords)
 
 
 def draw(case, model):
@@ -78,9 +91,14 @@ class LayerAlone(Fitted):
         self.inputs = case.inputs()
         self.targets = np.zeros((case.batch, 1), "float32")
 
-    def fit(self, number):
+    def fit(self, number, **keywords):
         inputs = np.concatenate([self.inputs] * number)
         targets = np.concatenate([self.targets] * number)
         return self.model.fit(
-            inputs, targets, self.case.batch, shuffle=False, verbose=0
+            inputs,
+            targets,
+            self.case.batch,
+            shuffle=False,
+            verbose=0,
+            **keywords,
         )
