@@ -814,4 +814,8 @@ def as_dataset(model, batches, steps_per_epoch=None):
     if not varies:
         dataset = dataset.unbatch()
     known_length = tf.data.experimental.assert_cardinality(len(batches))
-    return dataset.apply(known_length).prefetch(tf.data.AUTOTUNE)
+    # An iterator that tunes itself ends only when its tuner wakes, which takes
+    # as long again as the epoch lasted, up to a minute.
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.apply(known_length).prefetch(2).with_options(options)
