@@ -7,10 +7,7 @@ memory and update the gradient of each matrix at each step. Instead:
 * the backward pass recovers the memory before a step by subtracting the change
   that the step wrote;
 * the gradient of a matrix is one product over all steps, after the loop;
-* keys and their gradients are permuted by look-ups, never by a slow scatter;
-* on JAX and TensorFlow, each step of the backward loop passes a slice of the
-  inputs to the next step as a state, since XLA on a CPU would otherwise repeat
-  the slicing for each of the N_c copies of the memory.
+* keys and their gradients are permuted by look-ups, never by a slow scatter.
 
 Gradients equal those of automatic differentiation, up to rounding. Only float32
 is supported, since bfloat16 is too inexact to recover a memory by subtraction.
@@ -19,6 +16,7 @@ Shapes use B (batch), T (time), H (units) and N_c (copies of the memory).
 """
 
 import collections
+import itertools
 import types
 
 import keras
@@ -29,8 +27,8 @@ from memlm_keras.cells.complex_vectors import join
 from memlm_keras.cells.complex_vectors import look_up
 from memlm_keras.cells.complex_vectors import reverse_axes
 from memlm_keras.cells.complex_vectors import split
+from memlm_keras.cells.fused import loop
 from memlm_keras.gradients import with_gradient
-from memlm_keras.keras_private import rnn
 
 if keras.backend.backend() == "torch":
     import torch
@@ -45,174 +43,189 @@ def run(cell, projected, states, mask=None):
 
 
 # === JAX and TensorFlow ===
-# The batch is the last axis of all tensors in the loops.
+# The batch is the last axis of memories and of what is multiplied with them. On
+# a CPU, XLA repeats cheap operations, such as slices, for each of the copies of
+# a memory. So a product of matrices computes `d_value` in the layout of the
+# memory, and each step passes the next step its keys as a state.
 
 
 def _run(cell, projected, states, mask):
-    count = len(states)
+    count, h, rows = len(states), cell.units, (cell.num_keys + 1) * cell.units
     positions, weights = cell.shared_by_steps()
+    masks = []
     if mask is not None:
-        mask = ops.transpose(ops.cast(mask, "bool"))[:, None]
+        masks = [ops.transpose(ops.cast(mask, "bool"))[..., None]]
+    sizes = [h, 2 * h, h, h, *[h] * cell.reads_source]
 
     def forward(projected, *others):
         states, weights = others[:count], others[count:]
         memory, *source = map(reverse_axes, cell.memories(states))
 
-        def step(inputs, states):
-            projected, *mask = inputs
+        def step(states, at):
+            projected, *mask = at
             hidden, *memory = states
-            memory, kept = cell.advance(
-                projected, hidden, [memory, *source], positions, weights, *mask
+            memory, (output, keys, both, candidate, written, *values) = (
+                cell.advance(
+                    projected,
+                    hidden,
+                    [memory, *source],
+                    positions,
+                    weights,
+                    *mask,
+                )
             )
-            return ops.concatenate(kept, axis=0), [kept[0], *memory]
+            return (output, *memory), (
+                join([output, both, candidate, *values]),
+                ops.transpose(join([keys, written])),
+            )
 
-        inputs = (ops.transpose(projected, (1, 2, 0)),)
-        if mask is not None:
-            inputs = (*inputs, mask)
-        kept, (_, *memory) = loop(
-            step, inputs, [ops.transpose(states[0]), *memory]
+        batch = states[0].shape[0]
+        (_, *memory), kept = loop(
+            step,
+            (states[0], *memory),
+            [ops.swapaxes(projected, 0, 1), *masks],
+            shapes=((batch, sum(sizes)), (rows, batch)),
         )
-        outputs = ops.transpose(kept[:, : cell.units], (2, 0, 1))
+        outputs = ops.swapaxes(kept[0][..., :h], 0, 1)
         results = outputs, cell.flat(reverse_axes(memory))
         return results, (states, weights, kept, memory)
 
     def backward(kept, d_outputs, d_memory):
-        return _backward(cell, positions, mask, *kept, d_outputs, d_memory)
+        return _backward(
+            cell, positions, masks, sizes, *kept, d_outputs, d_memory
+        )
 
     return with_gradient(forward, backward)(projected, *states, *weights)
 
 
-def loop(step, inputs, states, go_backwards=False):
-    """Runs `step` over time. Returns the outputs `(T, ...)`, in reverse order
-    of time with `go_backwards`, and the last states."""
-    _, outputs, states = rnn(
-        step, inputs, states, time_major=True, go_backwards=go_backwards
-    )
-    return outputs, states
-
-
 def _backward(
-    cell, positions, mask, states, weights, kept, memory, d_outputs, d_memory
+    cell,
+    positions,
+    masks,
+    sizes,
+    states,
+    weights,
+    kept,
+    memory,
+    d_outputs,
+    d_memory,
 ):
     """Returns the gradients of projected inputs, states and weights."""
     h, copies, count = cell.units, cell.num_copies, cell.num_keys
-    hidden = ops.transpose(states[0])
     source = [reverse_axes(memory) for memory in cell.memories(states)[1:]]
-    to_hidden, to_value, to_reset_value, to_source = [
-        ops.transpose(weights[index]) for index in (0, 1, 2, -1)
-    ]
+    to_hidden, to_reset_value = (ops.transpose(weights[i]) for i in (0, 2))
     # Row n contains the positions of the n-th complex number in all copies.
     inverse = ops.cast(ops.argsort(positions, axis=0), "int32")
     inverse = inverse * copies + ops.arange(copies, dtype="int32")
-    d_memory = reverse_axes(cell.copies(d_memory))
+    # The product with these columns adds a vector to `d_both @ of_value.T`.
+    of_value = weights[1]
+    of_value = join([of_value, ops.eye(h, dtype=of_value.dtype)]) / copies
+    columns, rows = kept
+    following = ops.concatenate([rows[:1], rows[:-1]])
 
-    inputs = [kept, ops.transpose(d_outputs, (1, 2, 0))]
-    if mask is not None:
-        inputs.append(ops.cast(mask, kept.dtype))
-    inputs = ops.concatenate(inputs, axis=1)
-    sizes = [h, count * h, h, h, h, h, h, *[h] * len(source)]
-
-    def step(following, states):
-        at, d_hidden, *pairs = states
+    def step(states, at):
+        d_hidden, rows, *pairs = states
+        columns, following, d_output, *mask = at
         d_memory, memory, d_source = pairs[:2], pairs[2:4], pairs[4:]
-        _, projected_keys, update, reset, candidate, written, value, *rest = (
-            _parts(at, [*sizes, h], axis=0)
+        _, both, candidate, value, *_ = _parts(columns, sizes)
+        update, reset = both[:, :h], both[:, h:]
+        *keys, written = (
+            split(rows[h * i : h * (i + 1)], 0) for i in range(count + 1)
         )
-        d_hidden = d_hidden + rest[-1]
-        keys = [
-            split(key, 0) for key in _parts(projected_keys, [h] * count, axis=0)
-        ]
         permuted = [look_up(cell.as_key(key), positions) for key in keys]
-        memory = _add(memory, permuted[0], -written)
-        d_output = d_hidden
-        d_written = copies * join(
-            complex_vectors.read(permuted[0], d_memory), 0
+        memory = complex_vectors.write(
+            permuted[0], [-part for part in written], memory
         )
-        if mask is not None:
-            d_output, d_written = d_output * at[-1:], d_written * at[-1:]
+        d_hidden = d_output = d_hidden + d_output
+        d_written = complex_vectors.read(permuted[0], d_memory)
+        d_written = copies * ops.transpose(join(d_written, 0))
+        for valid in mask:
+            d_output = ops.where(valid, d_output, ops.zeros_like(d_output))
+            d_written = ops.where(valid, d_written, ops.zeros_like(d_written))
         d_written = d_output + d_written
         d_candidate = d_written * update * (1.0 - candidate * candidate)
-        d_reset_value = to_reset_value @ d_candidate
-        d_both = join(
+        d_reset_value = d_candidate @ to_reset_value
+        d_gates = join(
             [
                 d_written * (candidate - value) * update * (1.0 - update),
                 d_reset_value * value * reset * (1.0 - reset),
-            ],
-            0,
+                d_candidate,
+            ]
         )
         d_value = d_output - d_written * update + d_reset_value * reset
-        d_value = d_value + to_value @ d_both
-        d_value = d_value / copies
-        d_gates = join([d_both, d_candidate], 0)
+        d_value = join([d_gates[:, : 2 * h], d_value])
+        d_value = split(of_value @ ops.transpose(d_value), 0)
         of_write = _keys_gradient(d_memory, written)
         of_read = _keys_gradient(memory, d_value)
         d_keys = [[of_write[0] + of_read[0], of_write[1] + of_read[1]]]
-        d_memory = _add(d_memory, permuted[0], d_value)
+        d_memory = complex_vectors.write(permuted[0], d_value, d_memory)
         if source:
-            d_read = to_source @ d_gates / copies
+            d_read = weights[-1] @ ops.transpose(d_gates) / copies
+            d_read = split(d_read, 0)
             d_key = _keys_gradient(source[0], d_read)
             if count == 1:
                 (own,) = d_keys
                 d_keys = [[own[0] + d_key[0], own[1] + d_key[1]]]
             else:
                 d_keys.append(d_key)
-            d_source = _add(d_source, permuted[-1], d_read)
+            d_source = complex_vectors.write(permuted[-1], d_read, d_source)
         d_projected = []
         for key, d_key in zip(keys, d_keys):
             d_key = _look_up_gradient(d_key, inverse)
             d_projected += complex_vectors.normalize_gradient(
                 key, d_key, cell.key
             )
-        d_projected = join([*d_projected, d_gates], 0)
-        d_before = to_hidden @ d_projected
-        if mask is not None:
-            d_before = d_before + d_hidden * (1.0 - at[-1:])
-        return d_projected, [following, d_before, *d_memory, *memory, *d_source]
+        d_projected = join([ops.transpose(join(d_projected, 0)), d_gates])
+        d_before = d_projected @ to_hidden
+        for valid in mask:
+            d_before = ops.where(valid, d_before, d_before + d_hidden)
+        return (d_before, following, *d_memory, *memory, *d_source), (
+            d_projected,
+        )
 
-    begin = [inputs[-1], ops.zeros_like(hidden), *d_memory, *memory]
+    begin = [
+        ops.zeros_like(states[0]),
+        rows[-1],
+        *reverse_axes(cell.copies(d_memory)),
+        *memory,
+    ]
     if source:
         begin += [ops.zeros_like(part) for part in source[0]]
-    following = ops.concatenate([inputs[:1], inputs[:-1]])
-    d_projected, (_, d_hidden, *pairs) = loop(
-        step, following, begin, go_backwards=True
+    (d_hidden, _, *pairs), (d_projected,) = loop(
+        step,
+        tuple(begin),
+        [columns, following, ops.swapaxes(d_outputs, 0, 1), *masks],
+        shapes=((states[0].shape[0], to_hidden.shape[0]),),
+        reverse=True,
     )
-    d_projected = ops.flip(d_projected, axis=0)
 
-    outputs, _, _, reset, _, _, value, *rest = _parts(kept, sizes, axis=1)
-    before = ops.concatenate([hidden[None], outputs[:-1]])
-    d_gates = d_projected[:, count * h :]
+    outputs, both, _, value, *rest = _parts(columns, sizes)
+    before = ops.concatenate([states[0][None], outputs[:-1]])
+    d_gates = d_projected[..., count * h :]
     d_weights = [
-        _product(d_projected, before),
-        _product(d_gates[:, : 2 * h], value),
-        _product(d_gates[:, 2 * h :], reset * value),
-        ops.sum(d_gates, axis=(0, 2))[:, None],
-        *(_product(d_gates, read) for read in rest),
+        _product(before, d_projected),
+        _product(value, d_gates[..., : 2 * h]),
+        _product(both[..., h:] * value, d_gates[..., 2 * h :]),
+        ops.sum(d_gates, axis=(0, 1))[None],
+        *(_product(read, d_gates) for read in rest),
     ]
-    d_states = [ops.transpose(d_hidden), cell.flat(reverse_axes(pairs[:2]))]
+    d_states = [d_hidden, cell.flat(reverse_axes(pairs[:2]))]
     if source:
         d_states.append(cell.flat(reverse_axes(pairs[4:])))
-    return (ops.transpose(d_projected, (2, 0, 1)), *d_states, *d_weights)
+    return (ops.swapaxes(d_projected, 0, 1), *d_states, *d_weights)
 
 
-def _parts(joined, sizes, axis):
-    """Splits an axis into parts with the given sizes."""
-    parts, start, before = [], 0, (slice(None),) * axis
-    for size in sizes:
-        parts.append(joined[(*before, slice(start, start + size))])
-        start += size
-    return parts
-
-
-def _add(memory, keys, value):
-    """Writes a vector `(H, B)` to a memory, or to its gradient."""
-    return complex_vectors.write(keys, split(value, 0), memory)
+def _parts(joined, sizes):
+    """Splits the last axis into parts with the given sizes."""
+    ends = itertools.accumulate(sizes)
+    return [joined[..., end - size : end] for end, size in zip(ends, sizes)]
 
 
 def _keys_gradient(memory, value):
     """Returns the gradient of keys. For a write, `memory` is the gradient of
     the memory, and `value` is the written value. For a read, `memory` is the
     memory itself, and `value` is the gradient of the value that was read."""
-    re, im = split(value[:, None], 0)
+    re, im = (part[:, None] for part in value)
     return complex_vectors.encode(memory, (re, -im))
 
 
@@ -222,7 +235,7 @@ def _look_up_gradient(upstream, inverse):
     def summed(part):
         numbers, copies, batch = ops.shape(part)
         rows = ops.reshape(part, (numbers * copies, batch))
-        return ops.sum(ops.take(rows, inverse, axis=0), axis=1)
+        return ops.sum(complex_vectors.take(rows, inverse), axis=1)
 
     return tuple(summed(part) for part in upstream)
 
@@ -230,10 +243,9 @@ def _look_up_gradient(upstream, inverse):
 def _product(left, right):
     """Sums outer products over time and batch in one matrix product."""
     left, right = (
-        ops.reshape(ops.transpose(steps, (1, 0, 2)), (steps.shape[1], -1))
-        for steps in (left, right)
+        ops.reshape(steps, (-1, steps.shape[-1])) for steps in (left, right)
     )
-    return ops.matmul(left, ops.transpose(right))
+    return ops.matmul(ops.transpose(left), right)
 
 
 # === PyTorch ===
@@ -244,7 +256,7 @@ def _product(left, right):
 
 def _run_in_place(cell, projected, states, mask):
     positions, weights = cell.shared_by_steps()
-    recurrent, of_gates, of_candidate, bias, *source = (w.T for w in weights)
+    recurrent, of_gates, of_candidate, bias, *source = weights
     gates = 2 * cell.units
     loop = _Loop(cell, positions.T, len(projected), mask)
     memories = [torch.stack(pair, dim=-1) for pair in cell.memories(states)]

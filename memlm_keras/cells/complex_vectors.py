@@ -9,6 +9,7 @@ take pairs `(r_re, r_im)`, so that a step of a loop need not join the halves;
 Shapes use B (batch), H (units) and N_c (copies of the memory).
 """
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -109,10 +110,20 @@ def write(keys, value, memory):
 # === With the batch as the last axis ===
 
 
+def take(tensor, positions):
+    """Returns the rows of a tensor at valid positions."""
+    if keras.backend.backend() == "jax":
+        import jax.numpy as jnp
+
+        # By default, JAX would test each number for an invalid position.
+        return jnp.take(tensor, positions, axis=0, mode="clip")
+    return ops.take(tensor, positions, axis=0)
+
+
 def look_up(key, positions):
     """Permutes a key, a pair of `(H / 2, B)`, by permutations `(H / 2, N_c)`;
     returns a pair of `(H / 2, N_c, B)`."""
-    return tuple(ops.take(part, positions, axis=0) for part in key)
+    return tuple(take(part, positions) for part in key)
 
 
 def reverse_axes(memory):

@@ -109,11 +109,11 @@ def _forward(inputs, kernel, recurrent_kernel, bias, hidden, cell):
         hidden = o * ops.tanh(cell)
         return (hidden, cell), (hidden, cell, gates)
 
-    last, (outputs, cells, gates) = _loop(
+    last, (outputs, cells, gates) = loop(
         step,
         (hidden, cell),
         [ops.matmul(inputs, kernel) + bias],
-        sizes=(units, units, 4 * units),
+        shapes=[(*hidden.shape[:-1], n * units) for n in (1, 1, 4)],
     )
     hiddens = ops.concatenate([hidden[None], outputs[:-1]])
     before = ops.concatenate([cell[None], cells[:-1]])
@@ -149,7 +149,7 @@ def _backward(kept, d_outputs, d_hidden, d_cell):
         d_hidden = ops.matmul(d_gates, transposed)
         return (d_hidden, d_cell * forget), (d_gates,)
 
-    (d_hidden, d_cell), (d_gates,) = _loop(
+    (d_hidden, d_cell), (d_gates,) = loop(
         step,
         (d_hidden, d_cell),
         [
@@ -159,7 +159,7 @@ def _backward(kept, d_outputs, d_hidden, d_cell):
             of_cell,
             of_output,
         ],
-        sizes=(columns,),
+        shapes=[gates.shape[1:]],
         reverse=True,
     )
 
@@ -186,27 +186,29 @@ def _activated(gates):
     return ops.sigmoid(i), ops.sigmoid(f), ops.tanh(g), ops.sigmoid(o)
 
 
-def _loop(step, state, sequences, sizes, reverse=False):
+def loop(step, state, sequences, shapes, reverse=False):
     """Runs `step(state, tensors)` over sequences with time first. Returns the
-    last state and, for each of `sizes`, a tensor `(time, batch, size)`."""
+    last state and, for each of `shapes`, a tensor `(time, *shape)`."""
     if keras.backend.backend() == "jax":
         import jax
 
         return jax.lax.scan(step, state, sequences, reverse=reverse)
     import tensorflow as tf
 
-    time = ops.shape(sequences[0])[0]
+    time = ops.shape(tf.nest.flatten(sequences)[0])[0]
 
     def array(dtype, shape):
         return tf.TensorArray(dtype, time, element_shape=shape)
 
-    read = [array(s.dtype, s.shape[1:]).unstack(s) for s in sequences]
-    batch = state[0].shape[0]
-    written = [array(state[0].dtype, (batch, size)) for size in sizes]
+    read = tf.nest.map_structure(
+        lambda s: array(s.dtype, s.shape[1:]).unstack(s), sequences
+    )
+    written = [array(state[0].dtype, shape) for shape in shapes]
 
     def body(index, state, written):
         place = time - 1 - index if reverse else index
-        state, results = step(state, [array.read(place) for array in read])
+        at = tf.nest.map_structure(lambda array: array.read(place), read)
+        state, results = step(state, at)
         written = [a.write(place, r) for a, r in zip(written, results)]
         return index + 1, state, written
 

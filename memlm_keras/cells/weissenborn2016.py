@@ -284,7 +284,7 @@ class AssociativeGRUCell(AssociativeCell):
         return ops.matmul(inputs, self.kernel)
 
     def shared_by_steps(self):
-        """Returns permutations `(H / 2, N_c)` and transposed weights."""
+        """Returns permutations `(H / 2, N_c)` and the weights."""
         # Slicing in the loop would copy the weights at each step.
         weights = [
             self.recurrent_kernel,
@@ -295,49 +295,48 @@ class AssociativeGRUCell(AssociativeCell):
         if self.source_key is not None:
             weights.append(self.source_kernel)
         return ops.transpose(self.permutations), [
-            ops.transpose(ops.cast(weight, self.compute_dtype))
-            for weight in weights
+            ops.cast(weight, self.compute_dtype) for weight in weights
         ]
 
     def advance(
         self, projected, hidden, memories, positions, weights, mask=None
     ):
-        """Computes one step on tensors whose last axis is the batch.
-
-        With the batch as the last axis, a permutation moves whole rows.
+        """Computes one step; the batch is the last axis of memories, so that a
+        permutation moves whole rows.
 
         Returns the new memory, a pair `(H / 2, N_c, B)`, and a list of tensors
-        `(..., B)`: `h_t`, projected keys, update and reset gates in one tensor,
+        `(B, ...)`: `h_t`, projected keys, update and reset gates in one tensor,
         candidate, change written, and the value read from each memory.
         """
         h = self.units
         of_hidden, of_value, of_reset_value, bias, *of_source = weights
-        projected = projected + of_hidden @ hidden
+        projected = projected + hidden @ of_hidden
         split = self.num_keys * h
         keys, values = self.read_all(
-            projected[:split],
+            ops.transpose(projected[:, :split]),
             memories,
             lambda key: complex_vectors.look_up(key, positions),
             axis=0,
         )
-        gates = projected[split:] + bias
-        value, *source = values
+        value, *source = values = [ops.transpose(value) for value in values]
+        gates = projected[:, split:] + bias
         for read, kernel in zip(source, of_source):
-            gates = gates + kernel @ read
-        both = ops.sigmoid(gates[: 2 * h] + of_value @ value)
-        update, reset = both[:h], both[h:]
-        candidate = ops.tanh(gates[2 * h :] + of_reset_value @ (reset * value))
+            gates = gates + read @ kernel
+        both = ops.sigmoid(gates[:, : 2 * h] + value @ of_value)
+        update, reset = both[:, :h], both[:, h:]
+        candidate = ops.tanh(
+            gates[:, 2 * h :] + (reset * value) @ of_reset_value
+        )
         written = update * (candidate - value)
         output = value + written
         if mask is not None:
             written = ops.where(mask, written, ops.zeros_like(written))
             output = ops.where(mask, output, hidden)
-        memory = complex_vectors.write(
-            keys, complex_vectors.split(written, 0), memories[0]
-        )
+        columns = complex_vectors.split(ops.transpose(written), 0)
+        memory = complex_vectors.write(keys, columns, memories[0])
         return memory, [
             output,
-            projected[:split],
+            projected[:, :split],
             both,
             candidate,
             written,
@@ -347,17 +346,20 @@ class AssociativeGRUCell(AssociativeCell):
     def trace(self, projected, states, training=None, shared=None):
         if shared is None:
             shared = self.shared_by_steps()
-        reverse_axes = complex_vectors.reverse_axes
         memory, kept = self.advance(
-            ops.transpose(projected),
-            ops.transpose(states[0]),
-            [reverse_axes(memory) for memory in self.memories(states)],
+            projected,
+            states[0],
+            [
+                complex_vectors.reverse_axes(memory)
+                for memory in self.memories(states)
+            ],
             *shared,
         )
-        output, keys, _, _, written, *values = map(ops.transpose, kept)
+        output, keys, _, _, written, *values = kept
         key = self.as_key(complex_vectors.split(keys[:, : self.units]))
         key = complex_vectors.join(key)
-        new_states = [output, self.flat(reverse_axes(memory)), *states[2:]]
+        memory = self.flat(complex_vectors.reverse_axes(memory))
+        new_states = [output, memory, *states[2:]]
         return output, new_states, self.traced(key, values, output, written)
 
     @property
