@@ -16,7 +16,6 @@ Shapes use B (batch), T (time), H (units) and N_c (copies of the memory).
 """
 
 import collections
-import itertools
 import types
 
 import keras
@@ -51,11 +50,11 @@ def run(cell, projected, states, mask=None):
 
 def _run(cell, projected, states, mask):
     count, h, rows = len(states), cell.units, (cell.num_keys + 1) * cell.units
+    size = (5 + cell.reads_source) * h
     positions, weights = cell.shared_by_steps()
     masks = []
     if mask is not None:
         masks = [ops.transpose(ops.cast(mask, "bool"))[..., None]]
-    sizes = [h, 2 * h, h, h, *[h] * cell.reads_source]
 
     def forward(projected, *others):
         states, weights = others[:count], others[count:]
@@ -64,16 +63,11 @@ def _run(cell, projected, states, mask):
         def step(states, at):
             projected, *mask = at
             hidden, *memory = states
-            memory, (output, keys, both, candidate, written, *values) = (
-                cell.advance(
-                    projected,
-                    hidden,
-                    [memory, *source],
-                    positions,
-                    weights,
-                    *mask,
-                )
+            memories = [memory, *source]
+            memory, kept = cell.advance(
+                projected, hidden, memories, positions, weights, *mask
             )
+            output, keys, both, candidate, written, *values = kept
             return (output, *memory), (
                 join([output, both, candidate, *values]),
                 ops.transpose(join([keys, written])),
@@ -84,34 +78,22 @@ def _run(cell, projected, states, mask):
             step,
             (states[0], *memory),
             [ops.swapaxes(projected, 0, 1), *masks],
-            shapes=((batch, sum(sizes)), (rows, batch)),
+            shapes=((batch, size), (rows, batch)),
         )
         outputs = ops.swapaxes(kept[0][..., :h], 0, 1)
         results = outputs, cell.flat(reverse_axes(memory))
         return results, (states, weights, kept, memory)
 
     def backward(kept, d_outputs, d_memory):
-        return _backward(
-            cell, positions, masks, sizes, *kept, d_outputs, d_memory
-        )
+        return _backward(cell, positions, masks, kept, d_outputs, d_memory)
 
     return with_gradient(forward, backward)(projected, *states, *weights)
 
 
-def _backward(
-    cell,
-    positions,
-    masks,
-    sizes,
-    states,
-    weights,
-    kept,
-    memory,
-    d_outputs,
-    d_memory,
-):
+def _backward(cell, positions, masks, kept, d_outputs, d_memory):
     """Returns the gradients of projected inputs, states and weights."""
     h, copies, count = cell.units, cell.num_copies, cell.num_keys
+    states, weights, (columns, rows), memory = kept
     source = [reverse_axes(memory) for memory in cell.memories(states)[1:]]
     to_hidden, to_reset_value = (ops.transpose(weights[i]) for i in (0, 2))
     # Row n contains the positions of the n-th complex number in all copies.
@@ -120,15 +102,13 @@ def _backward(
     # The product with these columns adds a vector to `d_both @ of_value.T`.
     of_value = weights[1]
     of_value = join([of_value, ops.eye(h, dtype=of_value.dtype)]) / copies
-    columns, rows = kept
     following = ops.concatenate([rows[:1], rows[:-1]])
 
     def step(states, at):
         d_hidden, rows, *pairs = states
         columns, following, d_output, *mask = at
         d_memory, memory, d_source = pairs[:2], pairs[2:4], pairs[4:]
-        _, both, candidate, value, *_ = _parts(columns, sizes)
-        update, reset = both[:, :h], both[:, h:]
+        _, update, reset, candidate, value, *_ = _parts(columns, h)
         *keys, written = (
             split(rows[h * i : h * (i + 1)], 0) for i in range(count + 1)
         )
@@ -160,8 +140,7 @@ def _backward(
         d_keys = [[of_write[0] + of_read[0], of_write[1] + of_read[1]]]
         d_memory = complex_vectors.write(permuted[0], d_value, d_memory)
         if source:
-            d_read = weights[-1] @ ops.transpose(d_gates) / copies
-            d_read = split(d_read, 0)
+            d_read = split(weights[-1] @ ops.transpose(d_gates) / copies, 0)
             d_key = _keys_gradient(source[0], d_read)
             if count == 1:
                 (own,) = d_keys
@@ -188,9 +167,8 @@ def _backward(
         rows[-1],
         *reverse_axes(cell.copies(d_memory)),
         *memory,
+        *(ops.zeros_like(part) for pair in source for part in pair),
     ]
-    if source:
-        begin += [ops.zeros_like(part) for part in source[0]]
     (d_hidden, _, *pairs), (d_projected,) = loop(
         step,
         tuple(begin),
@@ -199,13 +177,13 @@ def _backward(
         reverse=True,
     )
 
-    outputs, both, _, value, *rest = _parts(columns, sizes)
+    outputs, _, reset, _, value, *rest = _parts(columns, h)
     before = ops.concatenate([states[0][None], outputs[:-1]])
     d_gates = d_projected[..., count * h :]
     d_weights = [
         _product(before, d_projected),
         _product(value, d_gates[..., : 2 * h]),
-        _product(both[..., h:] * value, d_gates[..., 2 * h :]),
+        _product(reset * value, d_gates[..., 2 * h :]),
         ops.sum(d_gates, axis=(0, 1))[None],
         *(_product(read, d_gates) for read in rest),
     ]
@@ -215,10 +193,10 @@ def _backward(
     return (ops.swapaxes(d_projected, 0, 1), *d_states, *d_weights)
 
 
-def _parts(joined, sizes):
-    """Splits the last axis into parts with the given sizes."""
-    ends = itertools.accumulate(sizes)
-    return [joined[..., end - size : end] for end, size in zip(ends, sizes)]
+def _parts(joined, size):
+    """Splits the last axis into parts of a size."""
+    starts = range(0, joined.shape[-1], size)
+    return [joined[..., start : start + size] for start in starts]
 
 
 def _keys_gradient(memory, value):

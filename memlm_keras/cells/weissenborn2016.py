@@ -346,20 +346,13 @@ class AssociativeGRUCell(AssociativeCell):
     def trace(self, projected, states, training=None, shared=None):
         if shared is None:
             shared = self.shared_by_steps()
-        memory, kept = self.advance(
-            projected,
-            states[0],
-            [
-                complex_vectors.reverse_axes(memory)
-                for memory in self.memories(states)
-            ],
-            *shared,
-        )
+        reverse_axes = complex_vectors.reverse_axes
+        memories = [reverse_axes(memory) for memory in self.memories(states)]
+        memory, kept = self.advance(projected, states[0], memories, *shared)
         output, keys, _, _, written, *values = kept
         key = self.as_key(complex_vectors.split(keys[:, : self.units]))
         key = complex_vectors.join(key)
-        memory = self.flat(complex_vectors.reverse_axes(memory))
-        new_states = [output, memory, *states[2:]]
+        new_states = [output, self.flat(reverse_axes(memory)), *states[2:]]
         return output, new_states, self.traced(key, values, output, written)
 
     @property

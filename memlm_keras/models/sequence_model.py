@@ -814,8 +814,7 @@ def as_dataset(model, batches, steps_per_epoch=None):
     if not varies:
         dataset = dataset.unbatch()
     known_length = tf.data.experimental.assert_cardinality(len(batches))
-    # An iterator that tunes itself ends only when its tuner wakes, which takes
-    # as long again as the epoch lasted, up to a minute.
+    # Otherwise, `fit` would end only when a tuner wakes, up to a minute later.
     options = tf.data.Options()
     options.autotune.enabled = False
     return dataset.apply(known_length).prefetch(2).with_options(options)
