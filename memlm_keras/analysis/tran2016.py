@@ -475,8 +475,8 @@ class DistantPairs:
 
     @property
     def mean_counts(self):
-        """Mean co-occurrence frequency by distance, as in Table 3: float64
-        `(distances,)`, NaN for distances without entries."""
+        """Mean co-occurrence frequency by distance, our reading of Table 3:
+        float64 `(distances,)`, NaN for distances without entries."""
         return self._means(
             np.where(self._own_distance(), self.counts, 0).sum(axis=-1)
         )

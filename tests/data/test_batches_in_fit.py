@@ -103,6 +103,9 @@ def test_the_backend_reads_batches_without_hooks_on_one_device(monkeypatch):
     assert len(batches) == 25 and len(batches) % sequence_model._READ_AT_ONCE
     read = sequence_model.as_dataset(model, batches)
     assert read is not batches
+    if keras.backend.backend() == "tensorflow":
+        # A reader that tunes itself sleeps at the end of `fit`.
+        assert not read.options().autotune.enabled
     for batch, expected in zip(read, batches, strict=True):
         for array, other in zip(*map(keras.tree.flatten, (batch, expected))):
             found = keras.ops.convert_to_numpy(array)
