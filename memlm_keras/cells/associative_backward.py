@@ -195,8 +195,7 @@ def _backward(cell, positions, masks, kept, d_outputs, d_memory):
 
 def _parts(joined, size):
     """Splits the last axis into parts of a size."""
-    starts = range(0, joined.shape[-1], size)
-    return [joined[..., start : start + size] for start in starts]
+    return ops.split(joined, joined.shape[-1] // size, axis=-1)
 
 
 def _keys_gradient(memory, value):

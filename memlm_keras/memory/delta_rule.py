@@ -14,9 +14,9 @@ from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.cells import complex_vectors
-from memlm_keras.cells.associative_backward import loop
 from memlm_keras.gradients import divide_by_length
 from memlm_keras.gradients import with_gradient
+from memlm_keras.keras_private import rnn
 from memlm_keras.kernels import DistinctKernels
 from memlm_keras.masking import SlidingWindow
 from memlm_keras.masking import over_valid_steps
@@ -462,7 +462,8 @@ def read_and_write(
                 results.append(result)
             before, changes = map(ops.stack, zip(*results))
         else:
-            (before, changes), [associations] = loop(step, data, [associations])
+            found = rnn(step, data, [associations], time_major=True)
+            _, (before, changes), [associations] = found
     overlap = left * ops.matmul(queries, transposed(rated))
     context = ops.matmul(asked, before) + ops.matmul(overlap, changes)
     context = ops.transpose(context, (1, 0, 3, 2, 4))
