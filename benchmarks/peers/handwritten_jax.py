@@ -56,7 +56,7 @@ class Contender:
             (jnp.zeros(shape), jnp.zeros(shape)) for _ in range(case.layers)
         ]
 
-    def run(self, number):
+    def losses(self, number):
         found = []
         for inputs, targets in zip(*self.case.batches(number)):
             self.weights, self.states, value = update(
@@ -65,10 +65,8 @@ class Contender:
             found.append(value)
         return float(np.mean(jax.device_get(found)))
 
-    losses = run
-
     def steps(self, number):
-        self.run(number)
+        self.losses(number)
 
     def product(self, rows, inner, columns, dtype):
         left = jnp.ones((rows, inner), dtype)

@@ -195,20 +195,17 @@ def loop(step, state, sequences, shapes, reverse=False):
         return jax.lax.scan(step, state, sequences, reverse=reverse)
     import tensorflow as tf
 
-    time = ops.shape(tf.nest.flatten(sequences)[0])[0]
+    time = ops.shape(sequences[0])[0]
 
     def array(dtype, shape):
         return tf.TensorArray(dtype, time, element_shape=shape)
 
-    read = tf.nest.map_structure(
-        lambda s: array(s.dtype, s.shape[1:]).unstack(s), sequences
-    )
+    read = [array(s.dtype, s.shape[1:]).unstack(s) for s in sequences]
     written = [array(state[0].dtype, shape) for shape in shapes]
 
     def body(index, state, written):
         place = time - 1 - index if reverse else index
-        at = tf.nest.map_structure(lambda array: array.read(place), read)
-        state, results = step(state, at)
+        state, results = step(state, [array.read(place) for array in read])
         written = [a.write(place, r) for a, r in zip(written, results)]
         return index + 1, state, written
 
