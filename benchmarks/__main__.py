@@ -43,9 +43,8 @@ flags.DEFINE_string("out", None, "JSON file for the results.")
 flags.DEFINE_string("show", None, "JSON file to print, without measuring.")
 
 
-# The GPU suite lasts less than eight minutes. `warm` steps are not timed,
-# because this package records a step on PyTorch only after 50 steps.
-_GPU = {"rounds": 3, "turn": 0.4, "minutes": 7.5, "warm": 110}
+# The GPU suite lasts less than eight minutes. `warm` steps are not timed.
+_GPU = {"rounds": 3, "turn": 0.4, "minutes": 7.5, "warm": runner.RECORDED}
 _TRIAL = {"rounds": 1, "turn": 0.01, "warm": 1}
 _TINY = {
     "batch": 2,

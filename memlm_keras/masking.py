@@ -26,11 +26,22 @@ def masked_softmax(scores, mask):
     """Computes the softmax over the last axis in float32, where `mask` is true.
     If a row's mask is all false, its result is zeros."""
     allowed = ops.cast(mask, "float32")
+    weights = softmax_after(scores, penalty_where_false(allowed))
+    return weights * ops.cast(allowed, weights.dtype)
+
+
+def penalty_where_false(mask):
+    """Returns float32 numbers to add to scores: -1e9 where `mask` is false."""
+    return 1e9 * (ops.cast(mask, "float32") - 1.0)
+
+
+def softmax_after(scores, penalties):
+    """Computes the softmax of `scores + penalties` over the last axis."""
     if scores.shape[-1] == 1:
         # The softmax of one slot is 1, and Keras would warn about it.
-        return ops.cast(allowed, scores.dtype) + 0.0 * scores
-    logits = ops.cast(scores, "float32") - 1e9 * (1.0 - allowed)
-    return ops.cast(ops.softmax(logits, axis=-1) * allowed, scores.dtype)
+        return 1.0 + 0.0 * scores
+    logits = ops.cast(scores, "float32") + penalties
+    return ops.cast(ops.softmax(logits, axis=-1), scores.dtype)
 
 
 class SlidingWindow:

@@ -11,7 +11,8 @@ from keras import ops
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.cells.projected_rnn import ProjectedCell
 from memlm_keras.kernels import DistinctKernels
-from memlm_keras.masking import masked_softmax
+from memlm_keras.masking import penalty_where_false
+from memlm_keras.masking import softmax_after
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -155,7 +156,8 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
 
     def begin(self, states, steps=None):
         """Splits stored states into keys, which are compared with queries, and
-        values. Adds at most `steps` empty slots; `None` fills the window."""
+        values, and turns masks into penalties of scores. Adds at most `steps`
+        empty slots; `None` fills the window."""
         states, h = list(states), self.units
         for index in reversed(range(2, len(states), 3)):
             filled, tape = states[index : index + 2]
@@ -171,14 +173,16 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
             # Keras' loop with a mask on JAX needs states `(B, ...)` of rank 2.
             keys = ops.reshape(keys, (rows, slots * h))
             values = ops.reshape(values, (rows, slots * 2 * h))
-            states[index : index + 2] = [filled, keys, values]
+            penalties = penalty_where_false(filled > 0)
+            states[index : index + 2] = [penalties, keys, values]
         return states
 
     def end(self, states):
-        """Joins keys and values, and adds empty slots to fill the window."""
+        """Inverts `begin`, and adds empty slots to fill the window."""
         states = list(states)
         for index in reversed(range(2, len(states), 4)):
-            filled, *slots = states[index : index + 3]
+            penalties, *slots = states[index : index + 3]
+            filled = ops.cast(ops.equal(penalties, 0), slots[0].dtype)
             empty = self.window - filled.shape[1]
             filled = ops.pad(filled, [(0, 0), (empty, 0)])
             slots = [
@@ -217,7 +221,7 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         output = ops.sigmoid(o) * ops.tanh(cell)
         key = ops.matmul(output, self.key_kernel)
         value = ops.concatenate([output, cell], axis=-1)
-        slot = ops.ones_like(output[:, :1]), key, value
+        slot = ops.zeros_like(output[:, :1], "float32"), key, value
         if not grows or tape[0].shape[1] == self.window:
             tape = [old[:, new.shape[1] :] for old, new in zip(tape, slot)]
         tape = [ops.concatenate(pair, axis=1) for pair in zip(tape, slot)]
@@ -225,13 +229,14 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
 
     def _attend(self, tape, query, score_kernel):
         """Returns weighted means of stored hidden states and cell states."""
-        filled, *slots = tape
-        if not filled.shape[1]:
+        penalties, *slots = tape
+        if not penalties.shape[1]:
             return ops.zeros_like(query), ops.zeros_like(query)
-        shape = (ops.shape(filled)[0], filled.shape[1], -1)
+        shape = (ops.shape(penalties)[0], penalties.shape[1], -1)
         keys, values = (ops.reshape(part, shape) for part in slots)
         hidden = ops.tanh(keys + query[:, None])
         scores = ops.matmul(hidden, score_kernel)[..., 0]
-        weights = masked_softmax(scores, filled > 0)
+        # If all slots are empty, weights are arbitrary, but values are zero.
+        weights = softmax_after(scores, penalties)
         mixed = ops.matmul(weights[:, None], values)[:, 0]
-        return mixed[:, : self.units], mixed[:, self.units :]
+        return ops.split(mixed, 2, axis=-1)

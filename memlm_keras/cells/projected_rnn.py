@@ -138,7 +138,7 @@ class ProjectedRNN(keras.layers.RNN):
             zero_output_for_mask=self.zero_output_for_mask,
             return_all_outputs=self.return_sequences,
         )
-        if hasattr(cell, "end"):
+        if hasattr(cell, "end") and (self.return_state or self.stateful):
             states = cell.end(states)
         return last, outputs, states
 

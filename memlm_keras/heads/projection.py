@@ -111,8 +111,12 @@ class BlockLosses(Configured):
         kernel, words_first = self.block_kernel() or (None, False)
         size = 0 if kernel is None else kernel.shape[0 if words_first else 1]
         samples = bool(training) and 0 < (self.num_sampled or 0) < size
+        blocks = uses_blocks(targets.shape, size)
+        # `addmm` of PyTorch is faster than a call, which copies the logits.
+        adds = keras.backend.backend() == "torch"
         if (
-            not (samples or uses_blocks(targets.shape, size))
+            kernel is None
+            or not (samples or blocks or adds)
             or keras.backend.standardize_dtype(kernel.dtype) != "float32"
             or self.activity_regularizer is not None
         ):
@@ -132,7 +136,7 @@ class BlockLosses(Configured):
             matrix = kernel if words_first else ops.transpose(kernel)
             sampling = self.num_sampled, self.seed_generator
             losses = sampled_losses(inputs, matrix, bias, flat, *sampling)
-        else:
+        elif blocks:
             losses = block_losses(
                 inputs,
                 kernel,
@@ -142,6 +146,10 @@ class BlockLosses(Configured):
                 training=training and weights is not None,
                 words_first=words_first,
             )
+        else:
+            kernel, bias = kernel.to(inputs.dtype), bias.to(inputs.dtype)
+            matrix = kernel.T if words_first else kernel
+            losses = token_losses(bias.addmm(inputs, matrix), flat)
         return ops.reshape(losses, ops.shape(targets))
 
 
@@ -445,13 +453,15 @@ def _run(
         turned = ops.transpose(kernel)
         by_unit, by_word = (turned, kernel) if words_first else (kernel, turned)
         x, t, w = (block(all_, index) for all_ in (inputs, targets, weights))
-        logits = ops.cast(ops.matmul(x, by_unit), "float32") + bias
+        logits = ops.cast(ops.matmul(x, by_unit), "float32")
+        # In place on PyTorch: allocation would cost more than addition.
+        logits += bias
         part, d_logits = _softmax_loss(logits, t, gradients)
         losses = put(losses, index, ops.where(ops.equal(w, 0), 0.0, part))
         if not gradients:
             return losses, *sums
         d_inputs, d_kernel, d_bias = sums
-        d_logits = d_logits * w[:, None]
+        d_logits *= w[:, None]
         d_bias = d_bias + ops.sum(d_logits, axis=0)
         d_logits = ops.cast(d_logits, dtype)
         left, right = (d_logits, x) if words_first else (x, d_logits)
@@ -515,7 +525,7 @@ def sampled_losses(inputs, matrix, bias, targets, number, seed):
 def _log_sums(inputs, rows, biases, hidden):
     """Computes `logsumexp`, `(positions,)`, of logits that are not `hidden`."""
 
-    # On PyTorch, `+=` works in place: allocation would cost more than addition.
+    # On PyTorch, `+=` works in place; see `_run`.
     def forward(inputs, rows, biases, hidden):
         logits = ops.matmul(inputs, ops.transpose(rows))
         logits = ops.cast(logits, "float32")
@@ -551,16 +561,21 @@ def _softmax_loss(logits, targets, gradient):
             features=logits, labels=targets
         )
     targets = targets[:, None]
+    if backend == "torch":
+        logits -= logits.amax(dim=1, keepdim=True)
+        at_target = logits.gather(1, targets := targets.long())
+        softmax = logits.exp_()
+        sums = softmax.sum(dim=1, keepdim=True)
+        losses = (sums.log() - at_target)[:, 0]
+        if not gradient:
+            return losses, None
+        minus = sums.new_full(sums.shape, -1.0)
+        return losses, softmax.div_(sums).scatter_add_(1, targets, minus)
     total = ops.logsumexp(logits, axis=-1, keepdims=True)
     at_target = ops.take_along_axis(logits, targets, axis=-1)
     losses = (total - at_target)[:, 0]
     if not gradient:
         return losses, None
-    if backend == "torch":
-        # Compute in place: allocation would take longer than arithmetic.
-        softmax = logits.sub_(total).exp_()
-        ones = softmax.new_ones(targets.shape)
-        return losses, softmax.scatter_add_(1, targets.long(), -ones)
     words = ops.arange(logits.shape[-1], dtype=targets.dtype)
     one_hot = ops.cast(ops.equal(words, targets), "float32")
     return losses, ops.exp(logits - total) - one_hot

@@ -10,7 +10,8 @@ from keras import ops
 
 from memlm_keras.keras_private import rnn
 from memlm_keras.kernels import DistinctKernels
-from memlm_keras.masking import masked_softmax
+from memlm_keras.masking import penalty_where_false
+from memlm_keras.masking import softmax_after
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -46,8 +47,8 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
         premise_mask: boolean tensor `(B, P)`, `True` at words.
 
     Returns:
-        A tuple of `h*`, `(B, k)`, and `a`, `(B, T, P)`, in which steps after
-        the last word repeat that word's weights.
+        A tuple of `h*`, `(B, k)`, and `a`, `(B, T, P)`, which is zero where a
+        mask is false.
 
     Example:
 
@@ -68,7 +69,6 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
 
     def build(self, outputs_shape, *shapes, **named_shapes):
         k = outputs_shape[-1]
-        self.units = k
         add = self.add_kernel
         self.premise_kernel = add("premise_kernel", (k, k))
         self.query_kernel = add("query_kernel", (k, k))
@@ -83,29 +83,30 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
         queries = ops.matmul(outputs, self.query_kernel)
         kernels = self.read_kernel, self.score_kernel, self.transition_kernel
         of_read, of_score, transition = map(ops.convert_to_tensor, kernels)
+        penalties = penalty_where_false(premise_mask)
+        # If all words are masked, their weights are arbitrary.
+        is_word = ops.cast(premise_mask, premise.dtype)
+        premise = premise * is_word[..., None]
 
         def step(inputs, states):
-            query, is_word = inputs
-            read, weights = states
+            query, reads = inputs
+            (read,) = states
             query = query + read @ of_read
             scores = ops.tanh(projected + query[:, None]) @ of_score
-            new_weights = masked_softmax(scores[..., 0], premise_mask)
-            new_read = (new_weights[:, None] @ premise)[:, 0]
+            weights = softmax_after(scores[..., 0], penalties)
+            new_read = (weights[:, None] @ premise)[:, 0]
             new_read = new_read + ops.tanh(read @ transition)
             # `where` is faster than the `mask` argument of Keras' loop.
-            weights = ops.where(is_word, new_weights, weights)
-            return weights, [ops.where(is_word, new_read, read), weights]
+            return weights, [ops.where(reads, new_read, read)]
 
-        batch_size, time = ops.shape(premise)[:2]
-        _, weights, (read, _) = rnn(
+        reads = ops.cast(outputs_mask, "bool")[..., None]
+        _, weights, (read,) = rnn(
             step,
-            (queries, ops.cast(outputs_mask, "bool")[..., None]),
-            [
-                ops.zeros((batch_size, size), dtype=queries.dtype)
-                for size in (self.units, time)
-            ],
+            (queries, reads),
+            [ops.zeros_like(premise[:, 0])],
             unroll=keras.backend.backend() == "torch",
         )
+        weights = weights * ops.cast(reads, weights.dtype) * is_word[:, None]
         merged = ops.matmul(read, self.final_read_kernel)
         merged = merged + ops.matmul(last, self.final_output_kernel)
         return ops.tanh(merged), weights

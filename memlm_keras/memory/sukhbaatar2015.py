@@ -93,12 +93,7 @@ class MemoryNetwork(WordMemory):
         before = ops.cast(state["vectors"], outputs.dtype)
         words, seen, state = self.recent.slide(state, token_ids, mask)
         embedded = ops.concatenate([before, outputs], axis=1)
-        # Compute u^T A x_i once for each word.
-        scores_of_words = QUERY * ops.sum(embedded, axis=-1)
-        scores = ops.stack(
-            [self.recent.slot(scores_of_words, i) for i in range(self.window)],
-            axis=-1,
-        )
+        scores = self.recent.products(ops.full_like(outputs, QUERY), embedded)
         scores = scores + QUERY * ops.sum(self.temporal_kernel, axis=-1)
         weights = masked_softmax(scores, seen)
         values = look_up(self.output_embeddings, words)

@@ -59,6 +59,8 @@ def test_outputs_and_weights_equal_the_reference(
         )
         found = final[row], weights[row, :words, :others]
         assert_close(found, (expected, expected_weights), rtol=1e-3)
+        assert not weights[row, words:].any()
+        assert not weights[row, :, others:].any()
 
 
 def test_gradients_equal_finite_differences(gradients):
@@ -83,6 +85,16 @@ def test_gradients_equal_finite_differences(gradients):
 
     values = [outputs, premise, *map(arrays, variables)]
     assert_derivatives(gradients, loss, reference_loss, values)
+
+
+def test_a_premise_without_words_is_not_read():
+    outputs, premise = np.ones((1, 2, 3)), np.ones((1, 4, 3))
+    words = np.ones((1, 2), "bool"), np.zeros((1, 4), "bool")
+    layer = make(3)
+    final, weights = layer(outputs, outputs[:, 1], premise, *words)
+    expected, _ = layer(outputs, outputs[:, 1], 0 * premise, *words)
+    assert not arrays(weights).any()
+    assert_close(final, expected)
 
 
 def test_configurations_round_trip():
