@@ -9,6 +9,8 @@ import statistics
 import subprocess
 import sys
 
+from memlm_keras.experiments import process
+
 # Number of steps whose losses are compared before timing.
 CHECKED_STEPS = 3
 # Number of steps after which this package has recorded a step on PyTorch.
@@ -46,6 +48,7 @@ class Worker:
             text=True,
             # On a GPU, a process allocates only the memory that it needs.
             env={
+                **process.KEEPS_MEMORY,
                 **os.environ,
                 "PYTHONWARNINGS": "ignore",
                 "XLA_PYTHON_CLIENT_PREALLOCATE": "false",

@@ -184,17 +184,28 @@ def _disable():
     return decorate
 
 
+# Variables by which glibc reuses the memory of freed arrays, up to 2 GiB. It is
+# slow to get zeroed pages from the kernel. Threads with an arena of their own
+# would still get large arrays from the kernel.
+KEEPS_MEMORY = {
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1),
+}
+# Numbers of these settings in <malloc.h>.
+_NUMBERS = -8, -4, -1
+
+
 def _keep_memory():
-    """Makes glibc reuse the memory of freed arrays up to 2 GiB, because it is
-    slow to get zeroed pages from the kernel. Lets PyTorch use huge pages."""
+    """Does what the variables in `KEEPS_MEMORY` do, unless the environment has
+    some of glibc's. Lets PyTorch use huge pages."""
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
-    if {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"} & set(os.environ):
+    if any(name.startswith("MALLOC_") for name in os.environ):
         return
-    # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD in <malloc.h>.
     with contextlib.suppress(OSError, AttributeError):
         glibc = ctypes.CDLL("libc.so.6")
-        glibc.mallopt(-1, 2**31 - 1)
-        glibc.mallopt(-3, 2**31 - 1)
+        for number, value in zip(_NUMBERS, KEEPS_MEMORY.values()):
+            glibc.mallopt(number, int(value))
 
 
 # === Signals ===
