@@ -184,16 +184,13 @@ def _disable():
     return decorate
 
 
-# Variables by which glibc reuses the memory of freed arrays, up to 2 GiB. It is
-# slow to get zeroed pages from the kernel. Threads with an arena of their own
-# would still get large arrays from the kernel.
+# Variables by which glibc reuses up to 2 GiB of freed memory, also in threads:
+# it is slow to get zeroed pages from the kernel.
 KEEPS_MEMORY = {
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1),
 }
-# Numbers of these settings in <malloc.h>.
-_NUMBERS = -8, -4, -1
 
 
 def _keep_memory():
@@ -204,7 +201,8 @@ def _keep_memory():
         return
     with contextlib.suppress(OSError, AttributeError):
         glibc = ctypes.CDLL("libc.so.6")
-        for number, value in zip(_NUMBERS, KEEPS_MEMORY.values()):
+        # The numbers of the settings in <malloc.h>.
+        for number, value in zip((-8, -4, -1), KEEPS_MEMORY.values()):
             glibc.mallopt(number, int(value))
 
 
