@@ -140,13 +140,8 @@ def run(case, contenders, threads=2, rounds=5, turn=2.0, warm=0, log=print):
         steps = {}
         for worker, result in timed:
             worker.ask("steps", 2 + warm)
-            steps[result.contender] = steps_of_a_turn(worker, turn)
-            brief = turn < _LONG_STEP * steps[result.contender]
-            if (
-                brief
-                and not warm
-                and result.contender.startswith("package torch")
-            ):
+            steps[result.contender] = number = steps_of_a_turn(worker, turn)
+            if not warm and turn / number < _LONG_STEP:
                 worker.ask("steps", RECORDED)
         for index in range(rounds):
             log(f"{case.name}: round {index + 1} of {rounds}")

@@ -25,9 +25,8 @@ _CACHED = 200_000
 def masked_softmax(scores, mask):
     """Computes the softmax over the last axis in float32, where `mask` is true.
     If a row's mask is all false, its result is zeros."""
-    allowed = ops.cast(mask, "float32")
-    weights = softmax_after(scores, penalty_where_false(allowed))
-    return weights * ops.cast(allowed, weights.dtype)
+    weights = softmax_after(scores, penalty_where_false(mask))
+    return weights * ops.cast(mask, weights.dtype)
 
 
 def penalty_where_false(mask):

@@ -112,11 +112,9 @@ class BlockLosses(Configured):
         size = 0 if kernel is None else kernel.shape[0 if words_first else 1]
         samples = bool(training) and 0 < (self.num_sampled or 0) < size
         blocks = uses_blocks(targets.shape, size)
-        # `addmm` of PyTorch is faster than a call, which copies the logits.
-        adds = keras.backend.backend() == "torch"
         if (
             kernel is None
-            or not (samples or blocks or adds)
+            or not (samples or blocks or keras.backend.backend() == "torch")
             or keras.backend.standardize_dtype(kernel.dtype) != "float32"
             or self.activity_regularizer is not None
         ):
@@ -147,9 +145,9 @@ class BlockLosses(Configured):
                 words_first=words_first,
             )
         else:
-            kernel, bias = kernel.to(inputs.dtype), bias.to(inputs.dtype)
-            matrix = kernel.T if words_first else kernel
-            losses = token_losses(bias.addmm(inputs, matrix), flat)
+            # `addmm` of PyTorch is faster than a call, which copies the logits.
+            matrix = (kernel.T if words_first else kernel).to(inputs)
+            losses = token_losses(bias.to(inputs).addmm(inputs, matrix), flat)
         return ops.reshape(losses, ops.shape(targets))
 
 
@@ -453,9 +451,7 @@ def _run(
         turned = ops.transpose(kernel)
         by_unit, by_word = (turned, kernel) if words_first else (kernel, turned)
         x, t, w = (block(all_, index) for all_ in (inputs, targets, weights))
-        logits = ops.cast(ops.matmul(x, by_unit), "float32")
-        # In place on PyTorch: allocation would cost more than addition.
-        logits += bias
+        logits = _logits(x, by_unit, bias)
         part, d_logits = _softmax_loss(logits, t, gradients)
         losses = put(losses, index, ops.where(ops.equal(w, 0), 0.0, part))
         if not gradients:
@@ -482,6 +478,14 @@ def _run(
         return losses, None
     d_inputs, *others = sums
     return losses, (ops.take(d_inputs, places, axis=0), *others)
+
+
+def _logits(inputs, matrix, bias):
+    """Computes float32 logits of inputs `(positions, units)`."""
+    logits = ops.cast(ops.matmul(inputs, matrix), "float32")
+    # In place on PyTorch, like `*=`: allocation costs more than arithmetic.
+    logits += bias
+    return logits
 
 
 def _ratio(upstream, weights):
@@ -525,11 +529,8 @@ def sampled_losses(inputs, matrix, bias, targets, number, seed):
 def _log_sums(inputs, rows, biases, hidden):
     """Computes `logsumexp`, `(positions,)`, of logits that are not `hidden`."""
 
-    # On PyTorch, `+=` works in place; see `_run`.
     def forward(inputs, rows, biases, hidden):
-        logits = ops.matmul(inputs, ops.transpose(rows))
-        logits = ops.cast(logits, "float32")
-        logits += biases
+        logits = _logits(inputs, ops.transpose(rows), biases)
         logits = ops.where(hidden, -1e9, logits)
         highest = ops.max(logits, axis=-1)
         logits -= highest[:, None]
