@@ -17,6 +17,8 @@ CHECKED_STEPS = 3
 RECORDED = 110
 # On a CPU, the time of a step, in seconds, in which Python has little part.
 _LONG_STEP = 0.2
+# Smallest number of steps of a turn: `fit` takes time to start.
+_LEAST_STEPS = 6
 
 
 class Worker:
@@ -164,11 +166,10 @@ def run(case, contenders, threads=2, rounds=5, turn=2.0, warm=0, log=print):
 def steps_of_a_turn(worker, turn):
     """Returns the number of steps that last about `turn` seconds."""
     number, seconds = 2, worker.ask("steps", 2)
-    # `fit` also takes time to start, so two steps alone would mislead.
     while seconds < turn / 2:
         number = math.ceil(number * min(turn / seconds, 8))
         seconds = worker.ask("steps", number)
-    return max(2, math.ceil(number * turn / seconds))
+    return max(_LEAST_STEPS, math.ceil(number * turn / seconds))
 
 
 def judge(contenders, results):

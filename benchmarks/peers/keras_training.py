@@ -3,7 +3,6 @@
 import time
 
 import keras
-import numpy as np
 from keras import ops
 
 
@@ -76,29 +75,64 @@ def draw(case, model):
 
 
 class LayerAlone(Fitted):
-    """Runs a layer forward and backward; the loss is the mean square output."""
+    """Runs a layer forward and backward; the loss is the mean square output.
+
+    Like layers by hand, the layer is run without an optimizer or a data reader.
+    """
 
     def __init__(self, case, layer):
-        self.case = case
-        inputs = keras.Input((case.time, case.embedding), case.batch)
-        self.model = keras.Model(inputs, layer(inputs))
-        draw(case, self.model)
-        # A learning rate of zero keeps the weights: all steps are the same.
-        self.model.compile(
-            keras.optimizers.SGD(0.0),
-            lambda y_true, y_pred: ops.mean(ops.square(y_pred)),
-        )
-        self.inputs = case.inputs()
-        self.targets = np.zeros((case.batch, 1), "float32")
+        self.layer = layer
+        self.inputs = ops.convert_to_tensor(case.inputs())
+        layer(self.inputs)
+        draw(case, layer)
+        self.run = self._runner()
 
-    def fit(self, number, **keywords):
-        inputs = np.concatenate([self.inputs] * number)
-        targets = np.concatenate([self.targets] * number)
-        return self.model.fit(
-            inputs,
-            targets,
-            self.case.batch,
-            shuffle=False,
-            verbose=0,
-            **keywords,
-        )
+    def _runner(self):
+        """Returns a function that returns the loss and a gradient."""
+        layer, backend = self.layer, keras.backend.backend()
+        weights = layer.trainable_variables
+
+        def loss_now():
+            return ops.mean(ops.square(layer(self.inputs, training=True)))
+
+        if backend == "jax":
+            import jax
+
+            others = [v.value for v in layer.non_trainable_variables]
+
+            def of_values(values):
+                outputs, _ = layer.stateless_call(
+                    values, others, self.inputs, training=True
+                )
+                return ops.mean(ops.square(outputs))
+
+            both = jax.jit(jax.value_and_grad(of_values))
+            values = [weight.value for weight in weights]
+            return lambda: both(values)
+        if backend == "tensorflow":
+            import tensorflow as tf
+
+            @tf.function
+            def run():
+                with tf.GradientTape() as tape:
+                    loss = loss_now()
+                return loss, tape.gradient(loss, [w.value for w in weights])
+
+            return run
+
+        def run():
+            layer.zero_grad()
+            loss = loss_now()
+            loss.backward()
+            return loss.detach(), [w.value.grad for w in weights]
+
+        return run
+
+    def losses(self, steps):
+        for _ in range(steps):
+            loss, gradients = self.run()
+        ops.convert_to_numpy(gradients[0])
+        return float(loss)
+
+    def steps(self, number):
+        self.losses(number)

@@ -99,7 +99,7 @@ class WordByWord(layers.Layer):
         shape = (inputs_shape[-1], 2 * self.units)
         self.kernel = self.add_weight(shape=shape)
 
-    def call(self, inputs):
+    def call(self, inputs, training=False):
         projected = ops.matmul(inputs, self.kernel)
         premise, outputs = ops.split(projected, 2, axis=-1)
         places = np.arange(inputs.shape[1])
@@ -120,11 +120,8 @@ class AsInModels(layers.Layer):
     def build(self, inputs_shape):
         self.layer.build(inputs_shape)
 
-    def call(self, inputs):
-        return fused.run_layer(self.layer, inputs)[0]
-
-    def compute_output_shape(self, inputs_shape):
-        return (*inputs_shape[:-1], self.layer.units)
+    def call(self, inputs, training=False):
+        return fused.run_layer(self.layer, inputs, training=training)[0]
 
 
 class Batches(memlm.data.Batches):
