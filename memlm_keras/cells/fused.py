@@ -3,8 +3,6 @@
 Outputs, states and gradients equal those of Keras' layers, up to rounding.
 """
 
-import math
-
 import keras
 from keras import ops
 
@@ -48,7 +46,7 @@ def implementation(layer, inputs, training=False):
     if backend == "torch":
         on_gpu = torch.cuda.is_available()
         lstm = _torch_lstm
-        if layer.units >= _LOOPED_UNITS.get(layer.compute_dtype, math.inf):
+        if layer.units >= _LOOPED_UNITS.get(layer.compute_dtype, 1e9):
             lstm = _torch_looped_lstm
         functions = {keras.layers.LSTM: lstm, keras.layers.GRU: _torch_gru}
     elif backend == "jax":
