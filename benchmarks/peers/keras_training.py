@@ -14,20 +14,8 @@ class End(keras.callbacks.Callback):
         self.time = time.perf_counter()
 
 
-class Fitted:
-    """Base class of contenders whose steps are run by `fit`.
-
-    Subclasses implement `fit(number, **keywords)`, which returns Keras' history
-    and passes the keywords to Keras' `fit`.
-    """
-
-    def losses(self, steps):
-        return self.fit(steps).history["loss"][0]
-
-    def steps(self, number):
-        end = End()
-        self.fit(number, callbacks=[end])
-        return end.time
+class Contender:
+    """Base class of contenders, with matrix products."""
 
     def product(self, rows, inner, columns, dtype):
         left = ops.ones((rows, inner), dtype)
@@ -46,6 +34,22 @@ class Fitted:
             return float(found[0, 0])
 
         return run
+
+
+class Fitted(Contender):
+    """Base class of contenders whose steps are run by `fit`.
+
+    Subclasses implement `fit(number, **keywords)`, which returns Keras' history
+    and passes the keywords to Keras' `fit`.
+    """
+
+    def losses(self, steps):
+        return self.fit(steps).history["loss"][0]
+
+    def steps(self, number):
+        end = End()
+        self.fit(number, callbacks=[end])
+        return end.time
 
 
 class Trained(Fitted):
@@ -74,7 +78,7 @@ def draw(case, model):
         variable.assign(value)
 
 
-class LayerAlone(Fitted):
+class LayerAlone(Contender):
     """Runs a layer forward and backward; the loss is the mean square output.
 
     Like layers by hand, the layer is run without an optimizer or a data reader.
@@ -92,8 +96,8 @@ class LayerAlone(Fitted):
         layer, backend = self.layer, keras.backend.backend()
         weights = layer.trainable_variables
 
-        def loss_now():
-            return ops.mean(ops.square(layer(self.inputs, training=True)))
+        def loss_of(outputs):
+            return ops.mean(ops.square(outputs))
 
         if backend == "jax":
             import jax
@@ -104,7 +108,7 @@ class LayerAlone(Fitted):
                 outputs, _ = layer.stateless_call(
                     values, others, self.inputs, training=True
                 )
-                return ops.mean(ops.square(outputs))
+                return loss_of(outputs)
 
             both = jax.jit(jax.value_and_grad(of_values))
             values = [weight.value for weight in weights]
@@ -115,14 +119,14 @@ class LayerAlone(Fitted):
             @tf.function
             def run():
                 with tf.GradientTape() as tape:
-                    loss = loss_now()
+                    loss = loss_of(layer(self.inputs, training=True))
                 return loss, tape.gradient(loss, [w.value for w in weights])
 
             return run
 
         def run():
             layer.zero_grad()
-            loss = loss_now()
+            loss = loss_of(layer(self.inputs, training=True))
             loss.backward()
             return loss.detach(), [w.value.grad for w in weights]
 

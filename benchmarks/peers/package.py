@@ -9,7 +9,7 @@ from keras import layers
 from keras import ops
 
 import memlm_keras as memlm
-from benchmarks.peers.keras_training import Fitted
+from benchmarks.peers.keras_training import Contender
 from benchmarks.peers.keras_training import LayerAlone
 from benchmarks.peers.keras_training import Trained
 from benchmarks.peers.keras_training import draw
@@ -145,7 +145,7 @@ def _in_rows(tokens):
     return tokens.transpose(1, 0, 2).reshape(tokens.shape[1], -1)
 
 
-class Streamed(Fitted):
+class Streamed(Contender):
     """A model that reads the rows of the case, one step after another."""
 
     def __init__(self, case, model):

@@ -3,12 +3,12 @@
 import numpy as np
 
 import memlm_keras as memlm
-from benchmarks.peers.keras_training import Fitted
+from benchmarks.peers.keras_training import Contender
 
 _WORDS = 400_000
 
 
-class Pipeline(Fitted):
+class Pipeline(Contender):
     """Makes batches of a long text, epoch after epoch."""
 
     def __init__(self, batches):
