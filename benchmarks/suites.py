@@ -98,6 +98,11 @@ _LARGE_VOCABULARY = Case(
     units=300,
     embedding=300,
 )
+# Ten updates a call, which Keras allows on these backends.
+_TEN_STEPS = (
+    Contender("package", "tensorflow", "ten_steps"),
+    Contender("package", "jax", "ten_steps"),
+)
 # A small model: a step's time is mostly the overhead of an update.
 _SMALL = Case(
     "small_update",
@@ -106,6 +111,7 @@ _SMALL = Case(
         Contender("pytorch", "torch"),
         Contender("handwritten_jax", "jax"),
         *_package(),
+        *_TEN_STEPS,
     ),
     batch=20,
     vocabulary=200,
@@ -148,6 +154,7 @@ _ON_A_CARD = _in_tf32(
     Contender("handwritten_jax", "jax"),
     *_package(),
     Contender("package", "torch", "cuda_graphs"),
+    *_TEN_STEPS,
 )
 _LARGE = Case(
     "gpu_1024",

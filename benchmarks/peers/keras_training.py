@@ -58,12 +58,13 @@ class Trained(Fitted):
     `batches` turns the arrays of `Case.batches` into the data of `fit`.
     """
 
-    def __init__(self, case, model, loss, batches):
+    def __init__(self, case, model, loss, batches, **arguments):
         self.case = case
         self.model = model
         self.batches = batches
         draw(case, model)
-        model.compile(keras.optimizers.SGD(1.0, global_clipnorm=5.0), loss)
+        optimizer = keras.optimizers.SGD(1.0, global_clipnorm=5.0)
+        model.compile(optimizer, loss, **arguments)
 
     def fit(self, number, **keywords):
         batches = self.batches(*self.case.batches(number))

@@ -45,6 +45,7 @@ def _memories(case):
         "plain": None,
         "layers_of_keras": None,
         "cuda_graphs": None,
+        "ten_steps": None,
         "lstm": Projected(),
         "lstm_2_parts": Projected(2),
         "lstm_3_parts": Projected(3),
@@ -217,4 +218,5 @@ def make(case, variant, precision):
     if case.kind == "step":
         return Streamed(case, model)
     loss = memlm.training.TokenCrossEntropy()
-    return Trained(case, model, loss, batches)
+    steps = 10 if variant == "ten_steps" else 1
+    return Trained(case, model, loss, batches, steps_per_execution=steps)

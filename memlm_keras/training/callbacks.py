@@ -72,8 +72,10 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
         if loss is not None and not np.isfinite(loss):
             super().on_batch_end(batch, logs)
             self._roll_back()
-        elif self.frequency and (batch + 1) % self.frequency == 0:
-            self._keep_weights()
+        elif self.frequency:
+            several = self.model.steps_per_execution
+            if (batch + 1) % self.frequency < several:
+                self._keep_weights()
 
     def on_epoch_end(self, epoch, logs=None):
         found = [(logs or {}).get(name, 0.0) for name in self._VALIDATED]
@@ -358,7 +360,8 @@ class Throughput(keras.callbacks.Callback):
         self._begin = self._end = time.perf_counter()
 
     def on_train_batch_end(self, batch, logs=None):
-        self._batches_seen += 1
+        # With `steps_per_execution`, `batch` may be beyond the last batch.
+        self._batches_seen = min(batch + 1, self.params["steps"])
         self._end = time.perf_counter()
 
     def on_epoch_end(self, epoch, logs=None):

@@ -167,12 +167,14 @@ class Checkpoint(keras.callbacks.Callback):
             elif self._first_batch:
                 self._assign("metric", add=True)
             self._saved = None
-        self._done = done = self._first_batch + batch + 1
-        if done == self.batches.batches_per_epoch:
+        # With `steps_per_execution`, `batch` may be beyond the last batch.
+        last = self.batches.batches_per_epoch
+        self._done = done = min(self._first_batch + batch + 1, last)
+        if done == last:
             self._counters = _counters(self.model)
             self._metrics = list(map(_array, self.model.metrics_variables))
-        if self.frequency and done % self.frequency == 0:
-            if done < self.batches.batches_per_epoch:
+        elif self.frequency:
+            if done % self.frequency < self.model.steps_per_execution:
                 self.save(self._epoch, done)
 
     def on_epoch_end(self, epoch, logs=None):
