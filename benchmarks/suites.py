@@ -154,7 +154,6 @@ _ON_A_CARD = _in_tf32(
     Contender("handwritten_jax", "jax"),
     *_package(),
     Contender("package", "torch", "cuda_graphs"),
-    *_TEN_STEPS,
 )
 _LARGE = Case(
     "gpu_1024",
@@ -488,7 +487,11 @@ CASES = {
 _GPU = (
     _LARGE,
     _zaremba_on_a_card(650, 20),
-    dataclasses.replace(_SMALL, name="gpu_small_update", contenders=_ON_A_CARD),
+    dataclasses.replace(
+        _SMALL,
+        name="gpu_small_update",
+        contenders=_ON_A_CARD + _in_tf32(*_TEN_STEPS),
+    ),
     dataclasses.replace(
         CASES["memories"],
         name="gpu_memories",
