@@ -431,17 +431,11 @@ class SequenceModel(keras.Model):
         super().make_train_function(force)
         if made and self._may_record():
             self.train_function = self._record_after(_UNRECORDED_STEPS)
-        elif made and self._may_loop():
+        several = self.steps_per_execution > 1
+        if made and several and keras.backend.backend() == "jax":
             from memlm_keras.training.looped import train_function
 
             self.train_function = train_function(self, self.train_function)
-
-    def _may_loop(self):
-        """Returns whether JAX can run several steps in one compiled loop."""
-        compiles = self.jit_compile and not self.run_eagerly
-        several = compiles and self.steps_per_execution > 1
-        on_jax = keras.backend.backend() == "jax"
-        return on_jax and several and keras.distribution.distribution() is None
 
     def _record_after(self, steps):
         """Returns a train function for PyTorch. The function runs `steps` steps

@@ -3,14 +3,18 @@
 import itertools
 
 import jax
+import keras
 from jax import numpy as jnp
 
 
 def train_function(model, one_by_one):
-    """Returns a train function for JAX that runs `model.steps_per_execution`
-    steps as one compiled loop, which saves the time that Python takes between
-    steps. Keras' function `one_by_one` runs steps whose batches are too few or
-    differ in shape."""
+    """Returns a train function that runs `model.steps_per_execution` steps as a
+    compiled loop, without Python between steps. Keras' function `one_by_one`
+    runs steps that are not compiled, on several devices, at the end of an
+    epoch, or of several shapes."""
+    distributed = keras.distribution.distribution() is not None
+    if model.run_eagerly or not model.jit_compile or distributed:
+        return one_by_one
 
     def step(state, batch):
         logs, state = model.train_step(state, batch)
@@ -26,9 +30,8 @@ def train_function(model, one_by_one):
 
     def run(state, iterator):
         batches = list(itertools.islice(iterator, steps))
-        shapes = {
-            tuple(map(jnp.shape, jax.tree.leaves(batch))) for batch in batches
-        }
+        leaves = map(jax.tree.leaves, batches)
+        shapes = {tuple(map(jnp.shape, arrays)) for arrays in leaves}
         if len(batches) < steps or len(shapes) > 1:
             return one_by_one(state, iter(batches))
         return loop(state, batches)

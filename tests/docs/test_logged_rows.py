@@ -21,6 +21,8 @@ CONTENDERS = {
     "JAX by hand": "handwritten_jax jax",
     **{f"plain Keras, {k}": f"plain_keras {v}" for k, v in LIBRARIES.items()},
     **{f"memlm_keras, {k}": f"package {v}" for k, v in LIBRARIES.items()},
+    "memlm_keras, JAX, ten steps a call": "package jax ten_steps",
+    "memlm_keras, TensorFlow, ten steps a call": "package tensorflow ten_steps",
 }
 # Cases of the table of models; a model's first case has its number.
 MODELS = "memories associative_layer delta_rule_layer smoothing".split()
