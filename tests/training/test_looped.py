@@ -15,6 +15,7 @@ from memlm_keras.training import Throughput
 
 TOKENS = np.random.default_rng(7).integers(0, 11, size=230)
 several = pytest.mark.backend("jax", "tensorflow")
+pytestmark = pytest.mark.backend
 
 
 class Count(keras.callbacks.Callback):
