@@ -17,8 +17,10 @@ def train_function(model, one_by_one):
         return one_by_one
 
     def step(state, batch):
-        logs, state = model.train_step(state, batch)
-        return state, logs
+        logs, new_state = model.train_step(state, batch)
+        # A user's `train_step` may return tuples instead of lists.
+        values = jax.tree.leaves(new_state)
+        return jax.tree.unflatten(jax.tree.structure(state), values), logs
 
     def loop(state, batches):
         stacked = jax.tree.map(lambda *arrays: jnp.stack(arrays), *batches)
@@ -30,9 +32,8 @@ def train_function(model, one_by_one):
 
     def run(state, iterator):
         batches = list(itertools.islice(iterator, steps))
-        leaves = map(jax.tree.leaves, batches)
-        shapes = {tuple(map(jnp.shape, arrays)) for arrays in leaves}
-        if len(batches) < steps or len(shapes) > 1:
+        kinds = {str(jax.tree.map(jnp.shape, batch)) for batch in batches}
+        if len(batches) < steps or len(kinds) > 1:
             return one_by_one(state, iter(batches))
         return loop(state, batches)
 

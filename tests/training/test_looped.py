@@ -27,11 +27,17 @@ class Count(keras.callbacks.Callback):
         self.calls += 1
 
 
-def compiled(steps, **arguments):
+class Tuples(LanguageModel):
+    """A model whose `train_step` returns tuples instead of lists on JAX."""
+
+    def train_step(self, *arguments):
+        logs, state = super().train_step(*arguments)
+        return logs, tuple(map(tuple, state))
+
+
+def compiled(steps, kind=LanguageModel, **arguments):
     keras.utils.set_random_seed(5)
-    model = LanguageModel(
-        11, 4, [keras.layers.LSTM(6)], KeyValue(3), dropout=0.3
-    )
+    model = kind(11, 4, [keras.layers.LSTM(6)], KeyValue(3), dropout=0.3)
     optimizer = keras.optimizers.Adam(0.01, global_clipnorm=1.0)
     model.compile(optimizer, steps_per_execution=steps, **arguments)
     return model
@@ -79,6 +85,23 @@ def test_jax_runs_several_steps_as_one_compiled_loop(monkeypatch):
     # A user who turns off compilation gets Keras' function.
     for uncompiled in ({"run_eagerly": True}, {"jit_compile": False}):
         assert made(compiled(4, **uncompiled), pytest.fail) is pytest.fail
+
+
+@pytest.mark.backend("jax")
+def test_steps_and_batches_of_users():
+    segments = Batches(TOKENS, batch_size=2, segment_length=5)
+
+    def batches():
+        for index, (inputs, targets, weights) in enumerate(segments):
+            weights = [weights] if index > 5 else []
+            yield inputs["token_ids"], targets, *weights
+
+    results = []
+    for steps in (1, 4):
+        model = compiled(steps, Tuples)
+        history = fit(model, batches(), Throughput(segments), epochs=1)
+        results.append([model.get_weights(), history["loss"]])
+    assert_close(*results)
 
 
 @several
