@@ -361,8 +361,8 @@ class Throughput(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         # With `steps_per_execution`, `batch` may be beyond the last batch.
-        seen = batch + 1
-        self._batches_seen = min(seen, self.params["steps"] or seen)
+        last = (self.params or {}).get("steps") or math.inf
+        self._batches_seen = min(batch + 1, last)
         self._end = time.perf_counter()
 
     def on_epoch_end(self, epoch, logs=None):
