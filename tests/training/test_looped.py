@@ -19,7 +19,7 @@ pytestmark = pytest.mark.backend
 
 
 class Count(keras.callbacks.Callback):
-    """Counts the calls for batches, and the updates that they report."""
+    """Counts the calls of `on_train_batch_end`."""
 
     calls = 0
 
@@ -105,7 +105,7 @@ def test_steps_and_batches_of_users():
 
 
 @several
-def test_callbacks_count_every_step(tmp_path):
+def test_callbacks_count_every_step():
     batches = Batches(TOKENS, batch_size=2, segment_length=5)
     model, throughput = compiled(4), Throughput(batches)
     logs = fit(model, batches, throughput)
