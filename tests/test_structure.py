@@ -11,6 +11,7 @@ import graphlib
 import importlib
 import pathlib
 import re
+import sys
 
 import keras
 import pytest
@@ -112,6 +113,31 @@ def test_no_import_cycles():
     graph = {name: set(imports(name)) - {name} for name in SOURCES}
     # If imports have a cycle, this raises an error that shows the cycle.
     list(graphlib.TopologicalSorter(graph).static_order())
+
+
+def test_modules_import_without_the_extras():
+    """Only a module of one backend or extra may import it at the top: others
+    are imported on every backend, and tools import all modules in turn."""
+    allowed = set(sys.stdlib_module_names) | {"memlm_keras"}
+    setup = (ROOT.parent / "setup.py").read_text(encoding="utf-8")
+    required = setup.split("install_requires=[")[1].split("]")[0]
+    required = re.findall(r'"([\w-]+)', required)
+    # absl-py is imported as absl.
+    allowed |= {each.removesuffix("-py").replace("-", "_") for each in required}
+    allowed |= {"torch", "transformers"}
+    found = {}
+    for name, tree in SOURCES.items():
+        for node in tree.body:
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                modules = [node.module]
+            else:
+                continue
+            roots = {module.split(".")[0] for module in modules}
+            if roots - allowed:
+                found[name] = sorted(roots - allowed)
+    assert not found
 
 
 def test_the_tower_has_few_floors():

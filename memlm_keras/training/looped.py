@@ -2,9 +2,7 @@
 
 import itertools
 
-import jax
 import keras
-from jax import numpy as jnp
 
 
 def train_function(model, one_by_one):
@@ -12,6 +10,9 @@ def train_function(model, one_by_one):
     compiled loop, without Python between steps. Keras' function `one_by_one`
     runs steps that are not compiled, on several devices, at the end of an
     epoch, or of several shapes."""
+    import jax
+    from jax import numpy as jnp
+
     distributed = keras.distribution.distribution() is not None
     if model.run_eagerly or not model.jit_compile or distributed:
         return one_by_one
