@@ -6,15 +6,14 @@ import keras
 
 
 def train_function(model, one_by_one):
-    """Returns a train function that runs `model.steps_per_execution` steps as a
-    compiled loop, without Python between steps. Keras' function `one_by_one`
-    runs steps that are not compiled, on several devices, at the end of an
-    epoch, or of several shapes."""
+    """Returns a function that runs `model.steps_per_execution` steps as one
+    compiled loop. Keras' function `one_by_one` runs steps that are not
+    compiled, on several devices, at an epoch's end, or of several shapes."""
     import jax
     from jax import numpy as jnp
 
-    distributed = keras.distribution.distribution() is not None
-    if model.run_eagerly or not model.jit_compile or distributed:
+    eager = model.run_eagerly or not model.jit_compile
+    if eager or keras.distribution.distribution() is not None:
         return one_by_one
 
     def step(state, batch):
@@ -29,9 +28,9 @@ def train_function(model, one_by_one):
         return jax.tree.map(lambda values: values[-1], logs), state
 
     loop = jax.jit(loop, donate_argnums=0)
-    steps = model.steps_per_execution
 
     def run(state, iterator):
+        steps = model.steps_per_execution
         batches = list(itertools.islice(iterator, steps))
         kinds = {str(jax.tree.map(jnp.shape, batch)) for batch in batches}
         if len(batches) < steps or len(kinds) > 1:
