@@ -64,7 +64,7 @@ _MEDIUM = {
     "parameters": (6_765_200, 1301),
     "epochs": 39,
     "halve_after": 6,
-    "factor": 0.8,
+    "factor": 1 / 1.2,
 }
 _LARGE = {
     "units": 1500,
