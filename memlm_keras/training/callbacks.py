@@ -384,7 +384,7 @@ def halve_after(epochs, factor=0.5):
 
     Tran et al. (2016, Section 4) begin to halve the rate after four epochs, and
     Salton et al. (2017, Section 4) after twelve. Zaremba et al. (2014) use the
-    factor 0.5, 0.8 or 1 / 1.15, depending on the size of the model.
+    factor 0.5, 1 / 1.2 or 1 / 1.15, depending on the size of the model.
 
     Args:
         epochs: Integer, number of epochs at the initial rate.

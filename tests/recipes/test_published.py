@@ -114,7 +114,7 @@ def test_the_list_is_of_commands(recipe, capsys, tmp_path):
         command_line.COMMANDS[verb].parse(words)
         for flag in ("--data_dir", "--run_dir", "--backend", "--verbose"):
             assert flag not in command
-    assert "0 of 4" in told.err and "SICK in their place" in told.err
+    assert "0 of 50 rows" in told.err and "SICK in their place" in told.err
     recipe("--seeds=1").main(["tran2016", "zaremba"])
     told = capsys.readouterr()
     assert told.out.count("\n") == 15
