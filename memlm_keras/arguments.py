@@ -117,10 +117,11 @@ def require_token_ids(name, ids, vocabulary_size, ndim=2, minimum_time=1):
 
 
 def _require_ids_below(name, ids, vocabulary_size):
+    what = "number of steps" if name == "positions" else "vocabulary size"
     for outside in (int(ids.min()), int(ids.max())):
         if not 0 <= outside < vocabulary_size:
             raise ValueError(
-                f"`{name}` must be at least 0 and below the vocabulary size "
+                f"`{name}` must be at least 0 and below the {what} "
                 f"{vocabulary_size}. Received: {outside}"
             )
 

@@ -225,8 +225,8 @@ def save(model, folder, dtype, card, experiment=None):
         }
         if experiment is not None:
             metadata["experiment"] = experiment
-        text = json.dumps(metadata, indent=2, ensure_ascii=False) + "\n"
-        (temporary / METADATA).write_text(text, encoding="utf-8")
+        text = json.dumps(metadata, indent=2, ensure_ascii=False, default=float)
+        (temporary / METADATA).write_text(text + "\n", encoding="utf-8")
         page = _page(folder.resolve().name, metadata)
         (temporary / "README.md").write_text(page, encoding="utf-8")
 

@@ -40,10 +40,12 @@ def folder(tmp_path):
 )
 def test_round_trip(dtype, difference, tmp_path):
     model, tokens = make("gated_hornn", "attention"), tokens_of(2, 5)
-    model.save_to_preset(tmp_path / "a", dtype)
+    card = {"perplexity": np.float32(9.5)}
+    model.save_to_preset(tmp_path / "a", dtype, card)
     loaded = memlm.LanguageModel.from_preset(tmp_path / "a")
     found, expected = loaded.score(tokens), model.score(tokens)
     assert np.abs(found - expected).max() < difference
+    assert (np.abs(found - expected).max() < 1e-6) == (dtype == "float32")
     assert {weight.dtype for weight in loaded.trainable_weights} == {"float32"}
     # Saving a loaded model again does not change its rounded weights.
     loaded.save_to_preset(tmp_path / "b", dtype)

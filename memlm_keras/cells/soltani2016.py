@@ -17,6 +17,9 @@ from memlm_keras.kernels import Int8Kernels
 class HigherOrderCell(Int8Kernels, ProjectedCell):
     """Base class of higher-order cells; the states are the last n outputs."""
 
+    # `conditioning="memory"` would keep only the second output.
+    continues_source = False
+
     def __init__(
         self,
         units,

@@ -106,9 +106,7 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         )
 
     def call(self, inputs, states, training=None):
-        projected = self.project_inputs(inputs)
-        output, states, _ = self.trace(projected, states, training)
-        return output, states
+        return self.step(self.project_inputs(inputs), states)
 
     def copies(self, memory):
         """Splits a memory `(B, N_c H)` into a pair of `(B, N_c, H / 2)`."""
@@ -170,7 +168,7 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         """Computes the matrix that permutes keys."""
         return complex_vectors.matrix_of(self.permutations, self.compute_dtype)
 
-    def trace(self, projected, states, training=None, shared=None):
+    def trace(self, projected, states, shared=None):
         """Computes one step; `shared` is a result of `shared_by_steps`. Returns
         the output, the list of new states, and a dict of tensors `(B, H)`: the
         `"key"`, the value `"read"` from the memory, the new `"state"`, the
@@ -343,7 +341,7 @@ class AssociativeGRUCell(AssociativeCell):
             *values,
         ]
 
-    def trace(self, projected, states, training=None, shared=None):
+    def trace(self, projected, states, shared=None):
         if shared is None:
             shared = self.shared_by_steps()
         reverse_axes = complex_vectors.reverse_axes
@@ -485,15 +483,14 @@ class AssociativeMemoryCell(AssociativeCell):
         inputs: float tensor `(B, input_dim)`.
         states: list of `h_{t-1}`, `(B, k)`, the flat memory, `(B, N_c H)`, and
             n, the wrapped cell's other states.
-        training: optional bool, passed to the cell.
 
     Returns:
         A tuple of `h_t`, `(B, k)`, and the list of new states.
 
     Raises:
-        ValueError: if the last state of `cell` has an odd size, if `cell` is
-            already built for inputs of another size, if `num_copies` is not a
-            positive integer, or if the argument `key` is unknown.
+        ValueError: if the last state of `cell` has an odd size, if `cell` has
+            dropout or zoneout, or is already built for inputs of another size,
+            if `num_copies` is not a positive integer, or if `key` is unknown.
 
     Example:
 
@@ -514,6 +511,12 @@ class AssociativeMemoryCell(AssociativeCell):
         key="bound",
         **kwargs,
     ):
+        noise = ("dropout", "recurrent_dropout", "is_noisy")
+        if any(getattr(cell, name, False) for name in noise):
+            raise ValueError(
+                "`cell` must have no dropout or zoneout, since no layer draws "
+                f"its masks; use a dropout layer. Received: cell={cell!r}"
+            )
         dtype = {"dtype": cell.dtype_policy, **kwargs}
         super().__init__(num_copies, seed, kernel_initializer, key, **dtype)
         *remainder, memory_units = keras.tree.flatten(cell.state_size)
@@ -546,7 +549,7 @@ class AssociativeMemoryCell(AssociativeCell):
         keys = ops.matmul(inputs, self.kernel)
         return ops.concatenate([keys, ops.cast(inputs, keys.dtype)], axis=-1)
 
-    def trace(self, projected, states, training=None, shared=None):
+    def trace(self, projected, states, shared=None):
         if shared is None:
             shared = self.shared_by_steps()
         columns = self.num_keys * self.memory_units
@@ -562,7 +565,6 @@ class AssociativeMemoryCell(AssociativeCell):
         output, new = self.cell(
             ops.concatenate([projected[:, columns:], output, *source], axis=-1),
             [*remainder, value],
-            training=training,
         )
         *remainder, state = keras.tree.flatten(new)
         written = state - value

@@ -10,6 +10,7 @@ import numpy as np
 from keras import ops
 
 from memlm_keras.arguments import require_integers
+from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 
 _CHUNK = 1 << 20
@@ -26,6 +27,7 @@ class EpochBatches(keras.utils.PyDataset):
     def __init__(self, batch_size, shuffle, seed):
         super().__init__()
         require_positive_integer("batch_size", batch_size)
+        require_positive_integer("seed", seed, 0)
         self.batch_size = int(batch_size)
         self.shuffle = shuffle
         self.seed = int(seed)
@@ -86,6 +88,7 @@ class TokenBatches(EpochBatches):
         super().__init__(batch_size, shuffle, seed)
         self.tokens = require_integers("tokens", tokens)
         self.num_tokens = len(self.tokens)
+        require_positive_integer("end_of_sentence_id", end_of_sentence_id, 0)
         self.end_of_sentence_id = int(end_of_sentence_id)
 
     @property
@@ -238,6 +241,7 @@ class Batches(TokenBatches):
         require_positive_integer("segment_length", segment_length)
         self.segment_length = int(segment_length)
         self.has_documents = document_starts is not None
+        require_one_of("context_of", context_of, ("document", "sentence"))
         self.context_of = context_of
         if self.has_documents:
             self._starts = _checked_starts(document_starts, self.num_tokens)

@@ -81,11 +81,18 @@ class Corpus:
         """Returns a `Corpus` with only the first lines of the training text.
 
         Words not in the first `lines` lines become unknown in all texts. Raises
-        `ValueError` if the training text has fewer than `lines` lines.
+        `ValueError` if the training text has fewer than `lines` lines, or the
+        vocabulary is a `SubwordVocabulary`.
         """
         from memlm_keras.data.batches import sentence_starts
+        from memlm_keras.data.subwords import SubwordVocabulary
 
         old = self.vocabulary
+        if isinstance(old, SubwordVocabulary):
+            raise ValueError(
+                "The corpus must have a `Vocabulary` of words. Received: a "
+                "`SubwordVocabulary`, whose ids another program has chosen"
+            )
         tokens, documents = self.train.tokens, self.train.document_starts
         starts = sentence_starts(tokens, old.end_of_sentence_id)
         if not 1 <= lines <= len(starts):

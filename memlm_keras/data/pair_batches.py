@@ -72,7 +72,8 @@ class PairBatches(EpochBatches):
         require_positive_integer("length_multiple", length_multiple)
         self.premises = _sentences("premises", premises)
         self.hypotheses = _sentences("hypotheses", hypotheses)
-        self.labels = np.asarray(labels, "int32")
+        labels = require_integers("labels", labels, minimum_size=0)
+        self.labels = labels.astype("int32")
         counts = {len(self.premises), len(self.hypotheses), len(self.labels)}
         if len(counts) > 1 or not len(self.labels):
             raise ValueError(

@@ -221,11 +221,9 @@ class Vocabulary:
         Raises:
             ValueError: `size` is below 2 or `minimum_count` below 1.
         """
-        if size is not None and size < 2:
-            raise ValueError(
-                "`size` must be at least 2, as it counts the unknown and the "
-                f"end-of-sentence token. Received: size={size}"
-            )
+        if size is not None:
+            # The unknown and the end-of-sentence token count.
+            require_positive_integer("size", size, 2)
         if minimum_count is not None:
             require_positive_integer("minimum_count", minimum_count)
         specials = (end_of_sentence, unknown)

@@ -269,17 +269,16 @@ def _require_questions(model, questions, vocabulary, batch_size):
             "`questions` must hold at least one question. Received: none"
         )
     vocabulary = require_vocabulary(model, vocabulary)
-    if model.causal:
-        return vocabulary
-    name, end = type(model.memory).__name__, vocabulary.end_of_sentence_id
-    own_end = getattr(model.memory, "end_of_sentence_id", end)
+    reader = model if model.causal else model.memory
+    name, end = type(reader).__name__, vocabulary.end_of_sentence_id
+    own_end = getattr(reader, "end_of_sentence_id", end)
     if own_end != end:
         raise ValueError(
             "`vocabulary` must have the end-of-sentence id of the model's "
             f"{name}, {own_end}. Received: end_of_sentence_id={end}"
         )
     for index, question in enumerate(questions):
-        if question.context:
+        if question.context and not model.causal:
             raise ValueError(
                 "`questions` must have no context for a bidirectional model: "
                 f"its {name} reads single sentences. Received: question "

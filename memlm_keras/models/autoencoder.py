@@ -105,7 +105,8 @@ class SequenceAutoencoder(DualSequenceModel):
                 "`encoder` and `decoder` must be two layers, because they "
                 f"share no parameters. Received twice: {encoder!r}"
             )
-        if not 0 <= end_of_sentence_id < vocabulary_size:
+        require_positive_integer("end_of_sentence_id", end_of_sentence_id, 0)
+        if end_of_sentence_id >= vocabulary_size:
             raise ValueError(
                 "`end_of_sentence_id` must be below vocabulary_size="
                 f"{vocabulary_size} and not negative. Received: "

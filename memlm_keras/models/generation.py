@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from memlm_keras import files
+from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.models.backbone import compile_inference
@@ -41,6 +42,7 @@ def generate(
             "`prompt` must have at least one token in each row. Received: "
             f"prompt={prompt!r}"
         )
+    require_positive_integer("max_length", max_length)
     if max(lengths) >= max_length:
         raise ValueError(
             "`max_length`, the length of prompt and continuation together, "
@@ -54,13 +56,14 @@ def generate(
     tokens = require_token_ids("prompt", tokens, size)
     if by_default := stop_token_ids is None and vocabulary is not None:
         stop_token_ids = [vocabulary.end_of_sentence_id]
+    stops = () if stop_token_ids is None else stop_token_ids
 
     generated, lengths = model._sampling.write(
         sampler,
         tokens,
         fixed,
         state=model.read(tokens[:, : min(lengths) - 1]),
-        stops=[i for i in stop_token_ids or () if 0 <= i < size],
+        stops=[i for i in np.ravel(stops).tolist() if 0 <= i < size],
         may_be_empty=not by_default,
         suppressed=_suppressed(suppress_token_ids, size),
     )

@@ -260,13 +260,16 @@ class LanguageModel(StreamingModel, SequenceModel):
     # === Calls ===
 
     def __call__(self, inputs, *args, **kwargs):
+        size = self.vocabulary_size
         if isinstance(inputs, dict):
             _require_inputs(inputs)
-            token_ids = inputs["token_ids"]
-            if not _is_tensor(token_ids):
-                require_token_ids("token_ids", token_ids, self.vocabulary_size)
+            for name in ("token_ids", "targets", "positions"):
+                if name in inputs and not _is_tensor(inputs[name]):
+                    if name == "positions":
+                        size = ops.shape(inputs["token_ids"])[1]
+                    require_token_ids(name, inputs[name], size)
         elif not _is_tensor(inputs):
-            inputs = require_token_ids("inputs", inputs, self.vocabulary_size)
+            inputs = require_token_ids("inputs", inputs, size)
         return super().__call__(inputs, *args, **kwargs)
 
     def call(self, inputs, training=None):

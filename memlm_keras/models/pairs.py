@@ -149,7 +149,7 @@ def require_conditioning(conditioning, source, target):
     if conditioning == "memory" and not getattr(cell, "continues_source", True):
         raise ValueError(
             f'conditioning="memory" does not work with {type(cell).__name__}, '
-            'which reads the source\'s whole memory: use "source", or None. '
+            'which has no memory state to continue: use "source", or None. '
             'Received: conditioning="memory"'
         )
     if conditioning is None:

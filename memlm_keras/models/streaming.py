@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 from keras import tree
 
+from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_state
 from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_token_ids
@@ -383,7 +384,8 @@ class StreamingModel(keras.Model):
         """Computes the natural-log probability of every target in batches.
 
         Args:
-            batches: `memlm_keras.data.Batches`, or a dataset of the same items.
+            batches: `memlm_keras.data.Batches`, or a dataset with
+                its attributes.
             verbose: as in `keras.Model.predict`.
 
         Returns:
@@ -526,6 +528,8 @@ def read_batches(
     `function` takes token ids, targets, state and, if `weighted`, sample
     weight; `function` returns a result and the state for the next batch."""
     require_readable(model, batches)
+    if segments is not None:
+        require_positive_integer("segments", segments)
     if start is None:
         start = model.initial_state(batches.batch_size)
     start = state = tree.map_structure(distribution.shard_rows, start)

@@ -211,6 +211,15 @@ def _words(path):
     return words
 
 
+def _require_end_of_sentence(vocabulary):
+    if vocabulary.end_of_sentence_id != END_OF_SENTENCE:
+        raise ValueError(
+            f"`vocabulary` must end sentences with the id {END_OF_SENTENCE}, "
+            "as n-gram models do. Received: end_of_sentence_id="
+            f"{vocabulary.end_of_sentence_id}"
+        )
+
+
 def _ids(words, vocabulary, path):
     """Returns a dict from the file's words, as bytes, to ids, and whether the
     file has sentence boundaries. Raises `ValueError` if the words differ."""
@@ -220,6 +229,7 @@ def _ids(words, vocabulary, path):
     for name in _UNKNOWNS:
         ids.setdefault(name, vocabulary.unknown_id)
     if boundaries:
+        _require_end_of_sentence(vocabulary)
         special.add(vocabulary.end_of_sentence_id)
         ids.update(dict.fromkeys(_MARKS, vocabulary.end_of_sentence_id))
     extra = [name for name in words if name not in ids]
@@ -346,7 +356,8 @@ def _names(vocabulary, sentence_boundaries):
     reserved = {BEGIN, END, UNKNOWN}
     names[vocabulary.unknown_id] = UNKNOWN
     if sentence_boundaries:
-        names[vocabulary.end_of_sentence_id] = END
+        _require_end_of_sentence(vocabulary)
+        names[END_OF_SENTENCE] = END
     for id, name in enumerate(names):
         special = id == vocabulary.unknown_id or (
             sentence_boundaries and id == vocabulary.end_of_sentence_id

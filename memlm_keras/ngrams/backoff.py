@@ -87,6 +87,7 @@ class Scorer(abc.ABC):
     """
 
     causal = True
+    end_of_sentence_id = END_OF_SENTENCE
     before = ()
     context_length = 0
 
@@ -125,7 +126,7 @@ class Scorer(abc.ABC):
         """Computes the natural-log probability of every word at some positions.
 
         Args:
-            text: See `score`.
+            text: See `score`; it is read as one document.
             begin, end: Integers, first position and end of the slice.
 
         Returns:
@@ -146,7 +147,8 @@ class Scorer(abc.ABC):
         length, offset = self.context_length, len(self.before)
         # Contexts near the beginning of the text are shorter.
         full = min(max(begin, length - offset), end)
-        rows = [
+        rows = [np.empty((0, self.vocabulary_size))]
+        rows += [
             self.log_probabilities(tokens[None, : place + offset])
             for place in range(begin, full)
         ]
@@ -395,7 +397,7 @@ class BackoffModel(Scorer):
             "found_discounts": self.found_discounts,
         }
         with atomic_path(path) as temporary, open(temporary, "wb") as file:
-            np.savez(file, config=json.dumps(config), **arrays)
+            np.savez(file, config=json.dumps(config, default=int), **arrays)
 
     def get_config(self):
         """Returns the model's arguments, without its tables."""

@@ -270,7 +270,7 @@ class ServedModel:
         state = self._call("step", **_with_lengths(token_ids), **state)
         ids = state.pop("top_k_ids")
         state.pop("top_k_words")
-        found = np.ma.masked_all((*token_ids.shape, self.vocabulary_size))
+        found = np.ma.masked_all((*np.shape(token_ids), self.vocabulary_size))
         found[np.arange(len(ids))[:, None], -1, ids] = state.pop(
             "top_k_log_probabilities"
         )

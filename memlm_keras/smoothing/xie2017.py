@@ -7,6 +7,7 @@ import keras
 import numpy as np
 
 from memlm_keras.arguments import require_instance
+from memlm_keras.arguments import require_positive_integer
 from memlm_keras.data.batches import TokenBatches
 from memlm_keras.smoothing.statistics import AliasTable
 from memlm_keras.smoothing.statistics import replacement
@@ -76,6 +77,7 @@ class NoisedBatches(keras.utils.PyDataset):
             TokenBatches,
             "`memlm_keras.data.Batches` or `SentenceBatches`",
         )
+        require_positive_integer("seed", seed, 0)
         rates, proposal = replacement(scheme, rate, statistics, blank_id)
         if batches.largest_id >= len(rates):
             raise ValueError(

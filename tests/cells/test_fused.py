@@ -52,8 +52,10 @@ def test_outputs_states_and_gradients(
     if keras.backend.backend() == "torch":
         assert many == ("looped" in found.__name__)
     count = len(layer.get_initial_state(3))
-    states = [random.normal(size=(3, 5)).astype("float32")] * count
-    states = None if begins == "zeros" else [ops.array(s) for s in states]
+    states = None
+    if begins == "states":
+        drawn = random.normal(size=(count, 3, 5)).astype("float32")
+        states = [ops.array(state) for state in drawn]
     weights = ops.array(random.normal(size=(3, 6, 5)).astype("float32"))
     variables = layer.trainable_variables
 
@@ -64,15 +66,17 @@ def test_outputs_states_and_gradients(
     def loss(run):
         def of(tensors):
             mapping = list(zip(variables, tensors[1:]))
+            begin = tensors[1 + len(variables) :] or None
             with keras.StatelessScope(state_mapping=mapping):
-                outputs, *last = run(tensors[0], states)
+                outputs, *last = run(tensors[0], begin)
             terms = [ops.sum(outputs * weights)]
             terms += [ops.sum(state**2) for state in last]
             return sum(terms)
 
         return of
 
-    tensors = [inputs, *(ops.convert_to_numpy(v) for v in variables)]
+    given = [*variables, *(states or [])]
+    tensors = [inputs, *(ops.convert_to_numpy(v) for v in given)]
     expected = gradients(loss(lambda x, s: layer(x, initial_state=s)), tensors)
     found = gradients(loss(lambda x, s: fused.run_layer(layer, x, s)), tensors)
     assert_close(found, expected, rtol=2e-4, atol=2e-5)

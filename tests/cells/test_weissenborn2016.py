@@ -15,6 +15,7 @@ from memlm_keras.cells import AssociativeMemoryCell
 from memlm_keras.cells import DualAssociativeGRUCell
 from memlm_keras.cells import DualAssociativeMemoryCell
 from memlm_keras.cells import ProjectedRNN
+from memlm_keras.cells import ZoneoutLSTMCell
 from memlm_keras.cells.complex_vectors import KEYS
 from references import weissenborn2016 as reference
 
@@ -224,6 +225,16 @@ def test_where_the_biases_begin():
         (
             lambda: AssociativeMemoryCell(keras.layers.GRUCell(3)),
             "must be even.*units=3",
+        ),
+        *(
+            (
+                lambda cell=cell: AssociativeMemoryCell(cell),
+                "`cell` must have no dropout or zoneout.*Received: cell=<",
+            )
+            for cell in (
+                keras.layers.LSTMCell(4, recurrent_dropout=0.5),
+                ZoneoutLSTMCell(4),
+            )
         ),
         (
             lambda: AssociativeMemoryCell(make("gru", None)).build((None, 3)),

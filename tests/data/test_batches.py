@@ -137,6 +137,9 @@ def test_end_of_sentence_id_begins_and_pads():
         ({"document_starts": [0, 3, 3]}, "must be sorted.*3 after 3"),
         ({"document_starts": [0, 9]}, r"must be from 0 to 8.*Received: 9"),
         ({"document_starts": [0.0, 2.5]}, "`document_starts` must be a 1-D"),
+        ({"seed": -1}, "`seed` must be an integer of at least 0.*seed=-1"),
+        ({"end_of_sentence_id": 0.9}, "`end_of_sentence_id` must be an.*=0.9"),
+        ({"context_of": "x"}, "`context_of` must be one of 'document'"),
     ],
 )
 def test_wrong_arguments_are_named(arguments, message):

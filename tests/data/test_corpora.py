@@ -11,6 +11,7 @@ import pytest
 from corpus_files import shared_data
 
 from memlm_keras import data
+from memlm_keras.data import SubwordVocabulary
 from memlm_keras.data import corpora
 from memlm_keras.data.corpora import download
 
@@ -231,6 +232,10 @@ def test_first_lines_of_a_corpus():
     for lines in (0, 4):
         with pytest.raises(ValueError, match=f"1 .. 3.*lines={lines}"):
             corpus.with_first_lines(lines)
+    pieces = SubwordVocabulary(corpus.vocabulary.tokens)
+    other = dataclasses.replace(corpus, vocabulary=pieces)
+    with pytest.raises(ValueError, match="`Vocabulary` of words. Received"):
+        other.with_first_lines(2)
 
 
 def test_batches_of_sentences():

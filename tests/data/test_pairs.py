@@ -337,7 +337,7 @@ def test_pairs_of_about_equal_lengths_go_together():
 @pytest.mark.parametrize("per_epoch", [1, 3, 7, 20])
 def test_epochs_of_other_lengths_than_passes(per_epoch):
     sentences = [[number] for number in range(1, 26)]
-    arguments = (sentences, sentences, np.zeros(25), 4)
+    arguments = (sentences, sentences, np.zeros(25, int), 4)
     passes = PairBatches(*arguments, shuffle=True)
     rows = []
     for number in range(6):
@@ -372,6 +372,8 @@ def test_epochs_of_other_lengths_than_passes(per_epoch):
         ({"premises": [[1], [-1]]}, "not be negative.*position 1"),
         ({"labels": [0]}, "have equal lengths.*2, 2 and 1"),
         ({"labels": [0, -1]}, "`labels` must not be negative"),
+        ({"labels": [0.9, 1]}, "`labels` must be a 1-D.*dtype float64"),
+        ({"labels": [[0, 1], [1, 0]]}, r"`labels` must be a 1-D.*\(2, 2\)"),
         ({"batch_size": 0}, "`batch_size` must be .*at least 1"),
         ({"bucket_batches": 0}, "`bucket_batches` must be .*at least 1"),
         ({"length_multiple": 0}, "`length_multiple` must be .*at least 1"),

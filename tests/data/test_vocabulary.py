@@ -29,8 +29,9 @@ def test_build_limits():
     assert len(Vocabulary.build(LINES, size=4)) == 4
     frequent = Vocabulary.build(LINES, minimum_count=2)
     assert frequent.tokens[2:] == ("the", "cat", "dog", "ran")
-    with pytest.raises(ValueError, match="`size` must be at least 2.*size=1"):
-        Vocabulary.build(LINES, size=1)
+    for size in (1, "10"):
+        with pytest.raises(ValueError, match=f"`size`.*least 2.*size={size!r}"):
+            Vocabulary.build(LINES, size=size)
     with pytest.raises(ValueError, match="`minimum_count` must be an integer"):
         Vocabulary.build(LINES, minimum_count=0)
     # Special tokens in the text do not count as words.

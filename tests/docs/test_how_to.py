@@ -64,11 +64,12 @@ def blocks(page):
     ]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_words_are_no_missing_values(page):
+def test_words_are_no_missing_values():
     """By default, pandas reads the words null, None and NA as missing
     values."""
-    calls = re.findall(r"\bread_csv\([^`]*`", page.read_text(encoding="utf-8"))
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    calls = re.findall(r"\bread_csv\([^`]*`", text)
+    assert calls
     assert all("keep_default_na=False" in call for call in calls)
 
 
@@ -200,11 +201,13 @@ def test_commands_can_be_typed(page, folder, monkeypatch, capsys):
     capsys.readouterr()
 
 
-@pytest.mark.parametrize("page", ALL_PAGES)
-def test_programs_have_the_flags_of_commands(page):
-    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+def test_programs_have_the_flags_of_commands():
+    pages = [page.values[0] for page in ALL_PAGES]
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
     line = r"^ *python recipes/(\w+)\.py\b(.*)"
-    for name, arguments in re.findall(line, text, re.M):
+    commands = re.findall(line, text.replace("\\\n", " "), re.M)
+    assert commands
+    for name, arguments in commands:
         with loaded(name):
             flags.FLAGS([name, *shlex.split(arguments, comments=True)])
 

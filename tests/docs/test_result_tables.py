@@ -73,10 +73,8 @@ def logged(page):
         for (name, *place), values in logs.numbers(path).items():
             found[f"{study}/{name}", *place] = values
         for name, run in logs.read(path).items():
-            for column in ("val_accuracy", "val_perplexity"):
-                epochs = run.get("log", {}).get(column, ())
-                for epoch, value in enumerate(epochs):
-                    found[f"{study}/{name}", column, epoch] = [value]
+            if epochs := run.get("log", {}).get("val_accuracy"):
+                found[f"{study}/{name}", "best epoch"] = [max(epochs)]
             text = run.get("text", "")
             printed = re.findall(r"(?<![\w.])\d+\.\d+", text)
             minutes = re.findall(r"^(\d+):(\S+)  memlm", text, re.M)

@@ -57,7 +57,7 @@ def test_adam_moves_no_weight_by_more_than_its_rate(name, jit_compile):
         MODELS[name](), keras.optimizers.Adam(0.001, epsilon=1e-12), jit_compile
     )
     for old, new in zip(before, after):
-        assert np.abs(new - old).max() < 0.00101
+        assert 0.00099 < np.abs(new - old).max() < 0.00101
 
 
 def test_the_gradient_of_a_row_is_summed_over_its_occurrences(gradients):

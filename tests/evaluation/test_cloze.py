@@ -10,11 +10,13 @@ from language_models import shared
 
 from memlm_keras import LanguageModel
 from memlm_keras.data import ClozeQuestion
+from memlm_keras.data import SubwordVocabulary
 from memlm_keras.data import Vocabulary
 from memlm_keras.evaluation import ClozeAccuracy
 from memlm_keras.evaluation import cloze_accuracy
 from memlm_keras.evaluation import cloze_scores
 from memlm_keras.memory import BidirectionalMemoryBlock
+from memlm_keras.ngrams import KneserNey
 
 MODELS = ("lstm", "none"), ("lstm", "key_value_predict"), ("gru_rnn", "ngram")
 
@@ -213,3 +215,7 @@ def test_wrong_arguments():
     ):
         with pytest.raises(ValueError, match=message):
             cloze_scores(model, *arguments)
+    tokens = [str(id) for id in range(V)]
+    other = SubwordVocabulary(tokens, unknown="1", end_of_sentence="6")
+    with pytest.raises(ValueError, match="the model's KneserNey, 0. Received"):
+        cloze_scores(KneserNey(V), questions, other)

@@ -222,5 +222,7 @@ def test_wrong_arguments(model):
             DynamicEvaluator(*arguments)
     with pytest.raises(ValueError, match="must have one row.*batch_size=2"):
         DynamicEvaluator(model, 1.0).score_batches(Batches(text(), 2, 4))
+    with pytest.raises(ValueError, match="`segments` must be .*segments=0"):
+        mean_squared_gradients(model, Batches(text(), 1, 4), segments=0)
     with pytest.raises(ValueError, match="at least one number each"):
         choose_dynamic(model, Batches(text(), 1, 4), rates=())

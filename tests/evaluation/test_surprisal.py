@@ -32,20 +32,17 @@ pytestmark = pytest.mark.backend
 TEXT = "w1 w5 w5\nw3\nzebra w1 w5 w20\n\nw7 w7 w1"
 
 
-def distributions(read, sentences, rows, time):
-    """Returns log-probabilities `(tokens + 1, V)` of sentences, and of the text
-    that joins the sentences.
+def distributions(read, documents, rows, time):
+    """Returns log-probabilities `(tokens + 1, V)` of each document.
 
     Inputs are padded to `rows` and `time`, so that one shape is compiled.
     """
     ids = np.zeros((rows, time), "int32")
-    documents = [*sentences, np.concatenate(sentences)]
-    for row, document in zip(ids, documents):
+    for row, document in zip(ids, documents, strict=False):
         row[1 : 1 + len(document)] = document
     logits = array(read(ids)).astype("float64")
     logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-    *each, text = [row[: len(d) + 1] for row, d in zip(logs, documents)]
-    return each, [text]
+    return [row[: len(d) + 1] for row, d in zip(logs, documents)]
 
 
 def require_equal(found, tokens, documents, reset, unit=1.0, tolerance=1e-5):
@@ -81,7 +78,8 @@ def test_it_is_the_sum_over_the_vocabulary(name):
     model = KINDS[name]()
     sentences = [VOCABULARY.encode_sentence(s) for s in TEXT.split("\n") if s]
     tokens = np.concatenate(sentences)
-    each, text = distributions(model, sentences, 5, 17)
+    each = distributions(model, sentences, 5, 17)
+    text = distributions(model, [tokens], 5, 17)
     found = surprisal(model, TEXT, VOCABULARY)
     require_equal(found, tokens, text, False, unit=np.log(2))
     found = surprisal(model, TEXT, VOCABULARY, "nats", reset=True)
@@ -95,17 +93,23 @@ lines = st.lists(
 )
 
 
-@given(lines, st.booleans())
-def test_any_text(sentences, reset):
+# Steps that are read at once; `None` chooses a number.
+steps = st.sampled_from([None, 5])
+
+
+@given(lines, st.booleans(), steps)
+def test_any_text(sentences, reset, steps):
     model = shared("lstm", "none")
     text = [" ".join(sentence) for sentence in sentences]
-    found = surprisal(model, text, VOCABULARY, "nats", reset)
+    found = surprisal(model, text, VOCABULARY, "nats", reset, steps)
     ids = [VOCABULARY.encode_sentence(line) for line in text]
 
     def read(tokens):
         return model.step(tokens, model.initial_state(len(tokens)))[0]
 
-    documents = distributions(read, ids, 41, 721)[0 if reset else 1]
+    documents = ids if reset else [np.concatenate(ids)]
+    shape = (40, 19) if reset else (1, 721)
+    documents = distributions(read, documents, *shape)
     require_equal(found, np.concatenate(ids), documents, reset)
     assert list(found.words) == [
         word for sentence in sentences for word in [*sentence, "<eos>"]
@@ -120,8 +124,8 @@ def test_any_text(sentences, reset):
 
 
 @pytest.mark.parametrize("kind", ["sentences", "continuous", "single", "mixed"])
-@given(lines=lines, reset=st.booleans())
-def test_ngram_models(kind, lines, reset):
+@given(lines=lines, reset=st.booleans(), steps=steps)
+def test_ngram_models(kind, lines, reset, steps):
     model = counted()
     if kind in ("continuous", "single"):
         model = KneserNey(
@@ -135,7 +139,7 @@ def test_ngram_models(kind, lines, reset):
     ids = [VOCABULARY.encode_sentence(words) for words in lines]
     tokens = np.concatenate(ids)
     text = Split(tokens)
-    found = surprisal(model, text, VOCABULARY, "nats", reset)
+    found = surprisal(model, text, VOCABULARY, "nats", reset, steps)
     documents = ids if reset else [tokens]
     scores = np.concatenate([model.score(document) for document in documents])
     np.testing.assert_allclose(-found.surprisal, scores, rtol=1e-9)

@@ -203,7 +203,9 @@ def test_documents_that_are_too_few_for_a_papers_row(folder, given, documents):
     assert few is (documents is False)
 
 
-def test_training_without_the_name_of_a_preset(memlm, novel, folder):
+def test_training_without_the_name_of_a_preset(
+    memlm, novel, folder, few_segments
+):
     command = ("train", "--dataset=novel.txt", "--epochs=1", "--verbose=2")
     told = memlm(*command)
     run = folder / "runs" / "novel-memlm-small-seed0"
@@ -236,7 +238,9 @@ ENGLISH = "the old man and the sea, of the man in the land to the sea."
 @pytest.mark.parametrize(
     "flags", ["", "--halve --patience=1", "--units=9 --tokenize=characters"]
 )
-def test_commands_that_are_proposed_are_accepted(memlm, folder, flags):
+def test_commands_that_are_proposed_are_accepted(
+    memlm, folder, few_segments, flags
+):
     write_lines(folder / "my text.txt", [ENGLISH] * 60)
     command = ("train", "--dataset=my text.txt", "--epochs=1", "--verbose=2")
     told = memlm(*command, *flags.split())

@@ -1,4 +1,4 @@
-"""Tests autoencoders against loops over tokens; tests saving and learning."""
+"""Tests autoencoders against loops over tokens."""
 
 import keras
 import keras_nlp
@@ -143,6 +143,7 @@ def test_reconstruction_counts_tokens_and_sequences():
             "'seed': 1.*'seed': 0",
         ),
         ({"end_of_sentence_id": V}, "must be below vocabulary_size=9"),
+        ({"end_of_sentence_id": 1.5}, "`end_of_sentence_id` must be an int"),
         ({"decoder": keras.layers.Dense(3)}, "`decoder` must hold Keras"),
         (dict.fromkeys(("encoder", "decoder"), CELL), "must be two layers"),
     ],

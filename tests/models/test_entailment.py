@@ -10,6 +10,7 @@ from layers import assert_close
 from memlm_keras import EntailmentClassifier
 from memlm_keras.cells import AssociativeGRUCell
 from memlm_keras.cells import DualAssociativeGRUCell
+from memlm_keras.cells import FOFEHORNNCell
 from memlm_keras.cells import LSTMNetworkCell
 from memlm_keras.data import PairBatches
 from memlm_keras.memory import WordByWordAttention
@@ -222,6 +223,10 @@ def test_pairs_that_do_not_fit(sentence, label, message):
         ({"pooling": "max"}, "`pooling` must be one of None, 'mean'"),
         ({"conditioning": "both"}, "one of.*conditioning='both'"),
         ({"conditioning": "source"}, "needs a layer that reads a source"),
+        (
+            {"recurrent": FOFEHORNNCell(H), "conditioning": "memory"},
+            "does not work with FOFEHORNNCell",
+        ),
         ({"recurrent": Dense(3)}, "`recurrent` must hold Keras"),
         ({"top": Dense(3)}, "`top` must hold Keras recurrent"),
         ({"recurrent": GRU(3, go_backwards=True)}, "go_backwards=True"),

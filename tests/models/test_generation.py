@@ -108,7 +108,11 @@ def test_a_sampler_is_compiled_once(monkeypatch):
     model.generate([[3, 4]], 5, "top_k")
     monkeypatch.delattr("memlm_keras.models.generation._choose")
     found = model.generate(
-        [[5, 4, 3]], 9, "top_k", stop_token_ids=[2], suppress_token_ids=[1]
+        [[5, 4, 3]],
+        9,
+        "top_k",
+        stop_token_ids=np.array([2]),
+        suppress_token_ids=[1],
     )
     assert found.shape == (1, 9)
 
@@ -147,6 +151,7 @@ def test_at_least_one_word_follows_each_prompt(sampler):
         ([[]], 5, "`prompt`.*at least one token"),
         ([], 5, "`prompt`.*at least one token"),
         ([[1, 2, 3]], 3, "`max_length`.*3 tokens.*max_length=3"),
+        ([[1, 2]], None, "`max_length` must be an integer.*=None"),
         ([[1, V]], 5, f"`prompt`.*below the vocabulary size {V}.*{V}"),
     ],
 )

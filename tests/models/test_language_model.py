@@ -272,6 +272,12 @@ def test_wrong_calls():
         (model, (["a", "string"],), "`inputs` must be .*Received: "),
         (model, (None,), "`inputs` must be .*Received: inputs=None"),
         (model, ({"token_ids": 3},), "`token_ids` must be .*Received: "),
+        (model, ({"token_ids": one, "targets": one - V},), "`targets`.*below"),
+        (
+            model,
+            ({"token_ids": one, "positions": one},),
+            "`positions` .* below the number of steps 1. Received: ",
+        ),
         (model.step, ("a string", state), "`tokens` must be .*Received: "),
         (model.step, (np.array([1, 2]), state), r"\(batch, 1\).*\(2,\)"),
         (model.step, (tokens_of(3, 1), state), r"row.*\(3, 12\).*with 2 r"),

@@ -1,5 +1,6 @@
 """Tests ARPA files from this package and from other programs."""
 
+import functools
 import gzip
 import re
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from memlm_keras import ngrams
+from memlm_keras.data import SubwordVocabulary
 from memlm_keras.data import Vocabulary
 from memlm_keras.ngrams import KneserNey
 
@@ -232,6 +234,12 @@ def test_vocabularies_that_it_refuses(model, tmp_path):
         path.write_text(arpa(UNIGRAMS, BIGRAMS))
         with pytest.raises(ValueError, match=f"no words.*'{marks}'"):
             ngrams.read_arpa(path, Vocabulary(["the", "cat", marks]))
+    other = SubwordVocabulary(("the", "cat", "<unk>", "</s>"))
+    model = ngrams.read_arpa(path, Vocabulary(["the", "cat"]), verbose=0)
+    for use in (ngrams.read_arpa, functools.partial(ngrams.write_arpa, model)):
+        arguments = (path, other)
+        with pytest.raises(ValueError, match="`vocabulary` must end .*id 0.*3"):
+            use(*arguments)
     path.write_bytes(gzip.compress(path.read_bytes())[:60])
     with pytest.raises(ValueError, match="model.arpa is damaged"):
         ngrams.read_arpa(path, VOCABULARY)

@@ -41,7 +41,7 @@ def test_chunks_make_no_difference(text, order, chunk_tokens, monkeypatch):
     ],
 )
 def test_save_and_load(text, arguments, tmp_path):
-    model = trained(text, order=3, **arguments)
+    model = trained(text, order=np.int64(3), **arguments)
     model.save(tmp_path / "model.npz")
     loaded = ngrams.load(tmp_path / "model.npz")
     assert isinstance(loaded, KneserNey)
@@ -49,6 +49,8 @@ def test_save_and_load(text, arguments, tmp_path):
     assert loaded.description == model.description
     np.testing.assert_array_equal(loaded.found_discounts, model.found_discounts)
     np.testing.assert_array_equal(loaded.score(text), model.score(text))
+    size = loaded.vocabulary_size
+    assert loaded.log_probabilities_at(text, 5, 5).shape == (0, size)
 
 
 def test_perplexity_says_what_it_counted(text, capsys):

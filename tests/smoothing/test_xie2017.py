@@ -152,6 +152,7 @@ def test_answers_of_the_batches():
         ({"scheme": "blank", "blank_id": 1.5}, "`blank_id` must.*blank_id=1.5"),
         ({"scheme": "blank", "blank_id": True}, "`blank_id` must.*id=True"),
         ({"batches": [1]}, "`batches` must be.*Batches.*Received: batches=.1."),
+        ({"seed": -1}, "`seed` must be an integer of at least 0.*seed=-1"),
         ({"statistics": 3}, "`statistics` must be.*Received: statistics=3"),
         (
             {"statistics": StreamStatistics.count(np.array([1]), 3)},
