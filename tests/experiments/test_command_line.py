@@ -544,6 +544,8 @@ def test_exit_statuses(error, status, folder, monkeypatch, capsys):
     arguments = ["run", "here.txt", "none.txt", "the", "--max_length=3"]
     assert command_line.main(["fail", *arguments]) == status
     assert capsys.readouterr().err.count("\n") == 1
+    with pytest.raises(type(error)):
+        command_line.main(["fail", *arguments, "--traceback"])
 
 
 OUTPUTS = [

@@ -178,7 +178,9 @@ def test_the_closing_lines(memlm, train, folder, few_segments, monkeypatch):
         return choose(*arguments)
 
     monkeypatch.setattr(measurements, "_choose_cache", counted)
-    told = train("daniluk2017/lstm", "--dynamic", "--cache_size=9")
+    flags = ("--dynamic", "--cache_size=9", "--tensorboard")
+    told = train("daniluk2017/lstm", *flags)
+    assert [*(folder / "runs" / NAME / "tensorboard").rglob("events*")]
     # The cache is chosen once, and also serves dynamic evaluation.
     assert len(choices) == 1
     closing = told.out.partition("; best of 1 epochs")[2]
