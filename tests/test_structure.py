@@ -196,9 +196,10 @@ RINGS = {
     "linguistics": ("linguistics", 2470),
     # 25 lines measure papers' trained models as their runs; 52 halve the time
     # of the first answer, 52 choose the precision of matrix products, 47 tell
-    # what is closed, missing, taken, counted, written or measured, and 9 keep
-    # freed memory in all threads, which halves some steps on TensorFlow.
-    "experiments": ("experiments", 7691),
+    # what is closed, missing, taken, counted, written or measured, 9 keep
+    # freed memory in all threads, which halves some steps on TensorFlow, and
+    # 14 leave out or refuse options that do not fit a text or a model.
+    "experiments": ("experiments", 7705),
     "integrations": ("integrations", 725),
 }
 # Maximum numbers of words: of all pages of `docs`, of one page, and of a page

@@ -156,7 +156,7 @@ class Dataset:
         wrong = [] if self.name == "cbt" else ["cbt_train_on"]
         if is_public or self.treebank:
             wrong += ["document_start", "tokenize"]
-        elif classifies:
+        if not is_public:
             wrong.append("data_dir")
         if is_public and not classifies and self.name != "cbt":
             wrong.append("minimum_count")

@@ -156,6 +156,11 @@ class LanguageModelExperiment(Experiment):
         units, overrides = self.preset["units"], self.overrides
         if not overrides.get("match_parameters"):
             return units
+        for other in {"memory", "units"} & overrides.keys():
+            raise options.UsageError(
+                "match_parameters chooses the units of the preset's own model. "
+                f"Received: match_parameters and {other}={overrides[other]}"
+            )
         name, paper = self.preset_name, registry.find(self.preset_name)[0]
         if paper.matched_to is None:
             raise options.UsageError(

@@ -151,9 +151,11 @@ class ClassifierExperiment(PairExperiment):
         return results
 
     def sequences(self, pictures):
+        vocabulary = self.corpus.vocabulary
         if "premise" in pictures:
-            return pictures["premise"].split(), pictures["hypothesis"].split()
-        decode = self.corpus.vocabulary.decode
+            typed = (pictures[name] for name in ("premise", "hypothesis"))
+            return tuple(map(vocabulary.tokenizer.tokenize, typed))
+        decode = vocabulary.decode
         test = self.corpus.test
         return decode(test.premises[0]), decode(test.hypotheses[0])
 

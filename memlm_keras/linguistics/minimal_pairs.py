@@ -159,6 +159,7 @@ class GroupedResults(tables.ResultTable):
         for place in range(len(self)) if places is None else places:
             value = self._value(place, name)
             value = default if value is None else value
+            value = str(value) if isinstance(value, (dict, list)) else value
             if value is not None:
                 groups.setdefault(value, []).append(place)
         return groups

@@ -66,7 +66,7 @@ class StimulusSurprisal(tables.ResultTable):
         for back in range(1, self.spillover + 1):
             for name, values in described.items():
                 before = np.full(len(values), math.nan)
-                before[back:] = values[: len(values) - back]
+                before[back:] = values[:-back]
                 before[self.words.position <= back] = math.nan
                 own[f"{name}_previous_{back}"] = before
         return self._with_rows(own, self.words.sentence - 1)

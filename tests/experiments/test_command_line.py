@@ -385,6 +385,10 @@ def test_suites(memlm, refused, run, folder):
     assert re.search(line, told.out), told.out
     assert (folder / "a.png").stat().st_size > 1000
     assert len(read_csv(folder / "a.tsv", "\t")) == 2 * 2 * 4
+    shutil.copytree(run, folder / "copy")
+    memlm("pairs", run, "copy", "mine.json", "--out=two.tsv")
+    rows = read_csv(folder / "two.tsv", "\t")
+    assert [row["run"] for row in rows] == [str(run)] * 16 + ["copy"] * 16
     refused("do not apply to suites", "pairs", run, "mine.json", "--mean")
     shutil.copy(folder / "mine.json", folder / "text" / "mine.json")
     (folder / "text" / "pairs.tsv").write_text("the man\tman the\n")
@@ -802,6 +806,10 @@ OF_PAIRS = "train weissenborn2016/gru_shared --dataset=bad.tsv"
             ("train", "lstm_shared", "--dataset=bad.tsv", "--data_dir=."),
             "data_dir cannot be given for dataset=bad.tsv",
         ),
+        (
+            ("train", "daniluk2017/lstm", "--dataset=text", "--data_dir=."),
+            "data_dir cannot be given for dataset=text",
+        ),
     ],
 )
 def test_wrong_own_pairs(arguments, message, refused, folder, classifier):
@@ -841,6 +849,11 @@ def test_a_classifier(memlm, folder, without_keras):
     memlm("generate", run, "a", status=2)
     model = keras.saving.load_model(run / "model.keras", compile=False)
     assert np.abs(model.embedding.embeddings).max() > 0.3
+    (folder / "own.tsv").write_text(
+        "premise\thypothesis\tlabel\na man\tdogs.\tneutral\n"
+    )
+    told = memlm("evaluate", run, "--dataset=own.tsv")
+    assert "own.tsv: all 1 pairs are test pairs." in told.out
     told = without_keras("train", "dual_am_gru_shared", *flags)
     assert told.status == 0, told.err
     assert "is finished, and is not trained again" in told.out

@@ -62,6 +62,9 @@ def test_matched_parameters(folder):
     assert model.recurrent[-1].units == units
     larger = Experiment("daniluk2017/rm_tm_gated", "text", **matched)
     assert larger.settings["units"] == 15
+    for other in ({"units": 9}, {"memory": "key_value_predict"}):
+        with pytest.raises(UsageError, match="of the preset's own model. Rec"):
+            Experiment("daniluk2017/lstm", "text", **matched, **other).make()
     with pytest.raises(UsageError, match="models with the same number"):
         Experiment("tran2016/lstm_1", "text", match_parameters=True).make()
 

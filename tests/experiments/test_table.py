@@ -9,6 +9,7 @@ from corpus_files import write_documents
 from written_files import read_csv
 
 from memlm_keras import presets
+from memlm_keras.experiments.commands.table import read_grid
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.run_folder import RunFolder
 from memlm_keras.experiments.tables import report
@@ -160,6 +161,14 @@ def test_the_best_of_a_grid_is_chosen_by_validation(fill, capsys):
     assert "Chosen: lstm dropout 0.0: dev 80.00" in capsys.readouterr().out
 
 
+def test_flags_that_contradict_and_flags_given_twice(refused):
+    arguments = ("table", "daniluk2017/models", "--dataset=text", "--overwrite")
+    for flag in ("--list", "--finished_only"):
+        refused("Give one of them, or --overwrite", *arguments, flag)
+    found = read_grid(["rate=0.1", "--window=3", "--rate=0.2,0.3"])
+    assert found == {"rate": ["0.1", "0.2", "0.3"], "window": ["3"]}
+
+
 def test_measures_that_are_asked_for_are_required():
     table = tables.TableRuns("baselines/ptb", measures={"cache_size": 9})
     cached = {m.name: m for m in table.columns}["test, cache"]
@@ -193,7 +202,6 @@ def test_a_real_table(memlm, refused, folder):
     assert told.out.count("finished before") == 1
     told_again = memlm(*arguments, "--list")
     assert not told_again.out and "0 of 2 runs" in told_again.err
-    refused("Leave out --finished_only", *arguments, "--list", "--overwrite")
     (table,) = (folder / "runs").glob("*/table.csv")
     rnn, attention = read_csv(table)
     (run,) = (folder / "runs").glob("*-attention-*")

@@ -131,7 +131,10 @@ def test_pieces_of_words_belong_to_their_word():
         "one_prefix_word_good": "cd",
         "one_prefix_word_bad": "d",
     }
+    # A file may give a list as the name of a group.
+    pair["UID"] = ["x", "y"]
     found = minimal_pairs(model, [pair], vocabulary, "one_prefix", verbose=0)
+    assert "['x', 'y']" in found.by("UID")
     ids = [0, *(pieces.index(piece) for piece in ("\u2581ab", "\u2581", *"cd"))]
     scores = model.score(np.array([ids]))[0]
     assert found.good[0] == pytest.approx(scores[1:].sum(), rel=1e-5)

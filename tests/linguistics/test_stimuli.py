@@ -105,6 +105,8 @@ def test_a_table_without_regions():
     assert len(ends) == 4
     assert {row["length"] + row["log_frequency"] for row in ends} == {""}
     assert "region" in rows[0] and {row["region"] for row in rows} == {""}
+    short = stimulus_surprisal(model, ROWS[:1], VOCABULARY, spillover=9)
+    assert np.isnan(short.columns()["length_previous_9"]).all()
     with pytest.raises(ValueError, match="`regions` must be given"):
         found.regions()
     with pytest.raises(ValueError, match="`rows` must hold a sentence"):

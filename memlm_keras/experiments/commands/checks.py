@@ -209,7 +209,8 @@ def _rows(measured):
     for run, result in measured.items():
         columns = result.columns()
         if len(measured) > 1:
-            columns = {"run": [str(run)] * len(result), **columns}
+            rows = len(next(iter(columns.values())))
+            columns = {"run": [str(run)] * rows, **columns}
         lines = memlm.data.tables.table_text(columns).splitlines(True)
         text += lines[bool(text) :]
     return "".join(text)

@@ -66,10 +66,10 @@ def table(
             "--grid, such as --grid learning_rate=0.1,1."
         )
     numbers = _integers(seeds)
-    if list and (finished_only or overwrite):
+    if list + finished_only + overwrite > 1:
         raise options.UsageError(
-            "--list only prints the commands of missing runs. Leave out "
-            "--finished_only and --overwrite."
+            "--list only prints the commands of missing runs, and "
+            "--finished_only trains nothing. Give one of them, or --overwrite."
         )
     runs = TableRuns(
         table,
@@ -119,7 +119,7 @@ def read_grid(texts):
                 "--grid needs a setting's values, as in learning_rate=0.1,1. "
                 f"Received: {text!r}"
             )
-        grid[name.lstrip("-")] = values.split(",")
+        grid.setdefault(name.lstrip("-"), []).extend(values.split(","))
     return grid
 
 
