@@ -651,7 +651,7 @@ def name_parts(overrides):
 def experiment_of(folder, **changes):
     """Returns a run's `Experiment`, with `changes` to its arguments."""
     recipe = folder.recipe()
-    if (dataset := changes.get("dataset")) not in (None, recipe["dataset"]):
+    if (dataset := changes.get("dataset")) not in (None, recipe.get("dataset")):
         # How the other text was read; the vocabulary has its tokenizer.
         old = "document_start tokenize training_lines cbt_train_on".split()
         if dataset not in (*options.TEXTS, *options.PAIRS):
