@@ -277,8 +277,10 @@ def _require_questions(model, questions, vocabulary, batch_size):
             "`vocabulary` must have the end-of-sentence id of the model's "
             f"{name}, {own_end}. Received: end_of_sentence_id={end}"
         )
+    if model.causal:
+        return vocabulary
     for index, question in enumerate(questions):
-        if question.context and not model.causal:
+        if question.context:
             raise ValueError(
                 "`questions` must have no context for a bidirectional model: "
                 f"its {name} reads single sentences. Received: question "

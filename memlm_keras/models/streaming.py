@@ -384,8 +384,7 @@ class StreamingModel(keras.Model):
         """Computes the natural-log probability of every target in batches.
 
         Args:
-            batches: `memlm_keras.data.Batches`, or a dataset with
-                its attributes.
+            batches: `memlm_keras.data.Batches`, or a dataset with `batch_size`.
             verbose: as in `keras.Model.predict`.
 
         Returns:

@@ -18,6 +18,7 @@ from memlm_keras.ngrams.backoff import END_OF_SENTENCE
 from memlm_keras.ngrams.backoff import BackoffModel
 from memlm_keras.ngrams.backoff import NGramTable
 from memlm_keras.ngrams.backoff import find
+from memlm_keras.ngrams.backoff import require_end_of_sentence
 from memlm_keras.ngrams.backoff import words_of
 
 BEGIN, END, UNKNOWN = "<s>", "</s>", "<unk>"
@@ -211,15 +212,6 @@ def _words(path):
     return words
 
 
-def _require_end_of_sentence(vocabulary):
-    if vocabulary.end_of_sentence_id != END_OF_SENTENCE:
-        raise ValueError(
-            f"`vocabulary` must end sentences with the id {END_OF_SENTENCE}, "
-            "as n-gram models do. Received: end_of_sentence_id="
-            f"{vocabulary.end_of_sentence_id}"
-        )
-
-
 def _ids(words, vocabulary, path):
     """Returns a dict from the file's words, as bytes, to ids, and whether the
     file has sentence boundaries. Raises `ValueError` if the words differ."""
@@ -229,7 +221,7 @@ def _ids(words, vocabulary, path):
     for name in _UNKNOWNS:
         ids.setdefault(name, vocabulary.unknown_id)
     if boundaries:
-        _require_end_of_sentence(vocabulary)
+        require_end_of_sentence("vocabulary", vocabulary)
         special.add(vocabulary.end_of_sentence_id)
         ids.update(dict.fromkeys(_MARKS, vocabulary.end_of_sentence_id))
     extra = [name for name in words if name not in ids]
@@ -356,7 +348,7 @@ def _names(vocabulary, sentence_boundaries):
     reserved = {BEGIN, END, UNKNOWN}
     names[vocabulary.unknown_id] = UNKNOWN
     if sentence_boundaries:
-        _require_end_of_sentence(vocabulary)
+        require_end_of_sentence("vocabulary", vocabulary)
         names[END_OF_SENTENCE] = END
     for id, name in enumerate(names):
         special = id == vocabulary.unknown_id or (

@@ -74,6 +74,16 @@ def token_ids(text, vocabulary_size, name="text", ndim=1):
 # === Scores ===
 
 
+def require_end_of_sentence(name, value):
+    """Raises `ValueError` unless `value` ends sentences as n-gram models do."""
+    if value.end_of_sentence_id != END_OF_SENTENCE:
+        raise ValueError(
+            f"`{name}` must end sentences with the id {END_OF_SENTENCE}, as "
+            "n-gram models do. Received: end_of_sentence_id="
+            f"{value.end_of_sentence_id}"
+        )
+
+
 class Scorer(abc.ABC):
     """Base class for models that give each token in a text a probability.
 
@@ -184,12 +194,7 @@ class Scorer(abc.ABC):
         ...     corpus.batches("test", batch_size=1, segment_length=100)
         ... )
         """
-        if batches.end_of_sentence_id != END_OF_SENTENCE:
-            raise ValueError(
-                "`batches` must end sentences with the id "
-                f"{END_OF_SENTENCE}, as n-gram models do. Received: "
-                f"end_of_sentence_id={batches.end_of_sentence_id}"
-            )
+        require_end_of_sentence("batches", batches)
         inputs, targets, weights = zip(*batches)
         targets, weights = concatenate_batches(zip(targets, weights))
         # (batches, rows, time): a row continues in the next batch.

@@ -210,9 +210,10 @@ PRESS = Paper(
             ZAREMBA.rows["large"], (36_012_000, 1501), (77.7, 74.3)
         ),
         "large_wt_bd": _press(
-            dataclasses.replace(GAL.rows["large"], weight_decay=None),
+            GAL.rows["large"],
             (36_012_000, 1501),
             (75.8, 73.2),
+            weight_decay=None,
         ),
     },
 )
