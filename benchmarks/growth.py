@@ -125,7 +125,7 @@ def measure(growth, backend, log):
         log(f"{growth.field} {size}")
         case, contenders = growth.at(size), growth.contenders(backend)
         results = runner.run(
-            case, contenders, FLAGS.threads, FLAGS.rounds, FLAGS.turn, log
+            case, contenders, FLAGS.threads, FLAGS.rounds, FLAGS.turn, log=log
         )
         timed = {r.contender: r for r in results if r.refused is None}
         if growth.measure == "speed":

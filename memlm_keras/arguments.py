@@ -156,7 +156,7 @@ def require_vocabulary(model, vocabulary=None):
 
 def require_streaming(what, model):
     """Raises a `ValueError` that names `what` unless `model` is causal."""
-    if not model.causal:
+    if not getattr(model, "causal", True):
         raise ValueError(
             f"{what} needs a causal model. Received: a model with a "
             f"{type(model.memory).__name__}, which reads whole sentences in "
@@ -164,6 +164,18 @@ def require_streaming(what, model):
             "and `lm.attention(tokens)`; for other methods, choose a causal "
             "memory, such as `memlm_keras.memory.MemoryBlock`."
         )
+
+
+def require_not_quantized(model, what):
+    """Raises `ValueError`, which says `what` it cannot do, if a layer of the
+    model is quantized."""
+    for layer in model._flatten_layers():
+        if layer.quantization_mode is not None:
+            raise ValueError(
+                f"A quantized model cannot {what}. Received: a model whose "
+                f"layer {layer.name!r} has {layer.quantization_mode} weights. "
+                "Do this before `quantize`"
+            )
 
 
 def require_state(received, expected, batch_size):

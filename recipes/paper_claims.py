@@ -174,14 +174,8 @@ _kong = functools.partial(
 
 CLAIMS = (
     # === Daniluk et al. (2017) ===
-    _daniluk(
-        "attention",
-        (("attention", "82.0"), ("lstm", "85.2")),
-    ),
-    _daniluk(
-        "key_value",
-        (("key_value", "78.2"), ("attention", "82.0")),
-    ),
+    _daniluk("attention", (("attention", "82.0"), ("lstm", "85.2"))),
+    _daniluk("key_value", (("key_value", "78.2"), ("attention", "82.0"))),
     _daniluk(
         "key_value_predict",
         (("key_value_predict_786", "75.8"), ("key_value", "78.2")),
@@ -195,10 +189,7 @@ CLAIMS = (
         (("ngram_4", "75.9"), ("key_value_predict_786", "75.8")),
         margin=0.02,
     ),
-    _daniluk(
-        "ngram_lstm",
-        (("ngram_4", "75.9"), ("lstm", "85.2")),
-    ),
+    _daniluk("ngram_lstm", (("ngram_4", "75.9"), ("lstm", "85.2"))),
     _daniluk(
         "window",
         (("attention", "82.2"), ("attention", "82.8")),
@@ -209,10 +200,7 @@ CLAIMS = (
         "memory_block",
         (("key_value_predict_786", "75.8"), ("rm_tm_gated", "80.1")),
     ),
-    _daniluk(
-        "higher_order",
-        (("lstm", "85.2"), ("gated_hornn", "97.1")),
-    ),
+    _daniluk("higher_order", (("lstm", "85.2"), ("gated_hornn", "97.1"))),
     _daniluk(
         "recent",
         statement="Models mainly use the most recent outputs",
@@ -233,26 +221,11 @@ CLAIMS = (
         where="Section 4.3",
         caution="one LSTM layer alone is nearly as good",
     ),
-    _tran(
-        "one_layer",
-        (("rm_tm_gated", "118.6"), ("lstm_1", "135.8")),
-    ),
-    _tran(
-        "above",
-        (("rm_tm_gated", "118.6"), ("rmr_tm_gated", "126.2")),
-    ),
-    _tran(
-        "temporal",
-        (("rm_tm_gated", "118.6"), ("rm_notm_gated", "129.7")),
-    ),
-    _tran(
-        "gates",
-        (("rm_tm_gated", "118.6"), ("rm_tm_linear", "121.5")),
-    ),
-    _tran(
-        "memory_network",
-        (("lstm_1", "135.8"), ("memn", "169.3")),
-    ),
+    _tran("one_layer", (("rm_tm_gated", "118.6"), ("lstm_1", "135.8"))),
+    _tran("above", (("rm_tm_gated", "118.6"), ("rmr_tm_gated", "126.2"))),
+    _tran("temporal", (("rm_tm_gated", "118.6"), ("rm_notm_gated", "129.7"))),
+    _tran("gates", (("rm_tm_gated", "118.6"), ("rm_tm_linear", "121.5"))),
+    _tran("memory_network", (("lstm_1", "135.8"), ("memn", "169.3"))),
     _tran(
         "completion",
         statement="A memory block completes sentences better than an LSTM",
@@ -277,8 +250,7 @@ CLAIMS = (
         ),
     ),
     _salton(
-        "control",
-        (("ptb_single", "70.1"), ("ptb_projected", "no number")),
+        "control", (("ptb_single", "70.1"), ("ptb_projected", "no number"))
     ),
     _salton(
         "single",
@@ -297,13 +269,9 @@ CLAIMS = (
         seen="agrees, with [one seed](salton2017.md#where-it-attends)",
     ),
     # === Weissenborn (2016) ===
+    _weissenborn("memory", (("am_gru_shared", "82.9"), ("gru_shared", "81.9"))),
     _weissenborn(
-        "memory",
-        (("am_gru_shared", "82.9"), ("gru_shared", "81.9")),
-    ),
-    _weissenborn(
-        "dual",
-        (("dual_am_gru_shared", "84.4"), ("am_gru_shared", "82.9")),
+        "dual", (("dual_am_gru_shared", "84.4"), ("am_gru_shared", "82.9"))
     ),
     _weissenborn(
         "attention",
@@ -318,8 +286,7 @@ CLAIMS = (
     ),
     # === Kong et al. (2019) ===
     _kong(
-        "noise",
-        (("dn_kneser_ney_512", "70.7"), ("vanilla_tied_512", "74.0")),
+        "noise", (("dn_kneser_ney_512", "70.7"), ("vanilla_tied_512", "74.0"))
     ),
     _kong(
         "linear_noise",
@@ -333,18 +300,14 @@ CLAIMS = (
         "smoothing_noise",
         (("vs_kneser_ney_512", "70.6"), ("dn_kneser_ney_512", "70.7")),
     ),
-    _kong(
-        "linear",
-        (("vs_linear_512", "71.2"), ("dn_linear_512", "73.3")),
-    ),
+    _kong("linear", (("vs_linear_512", "71.2"), ("dn_linear_512", "73.3"))),
     _kong(
         "elements",
         (("vs_elementwise_512", "66.8"), ("vs_kneser_ney_512", "70.6")),
         settings=("kong2019_little_text_sampled", "kong2019"),
     ),
     _kong(
-        "tied",
-        (("vanilla_tied_512", "74.0"), ("vanilla_untied_512", "84.5")),
+        "tied", (("vanilla_tied_512", "74.0"), ("vanilla_untied_512", "84.5"))
     ),
     _kong(
         "samples",

@@ -44,7 +44,7 @@ def main(_):
     for kind, description in DESCRIPTIONS.items():
         model, row = quickstart.train(kind, corpus)
         folder = pathlib.Path(FLAGS.out, "memlm", f"embedded_{kind}")
-        batches = corpus.batches("test", 32, quickstart.WINDOW, documents=True)
+        batches = corpus.batches("test", 32, quickstart.SEGMENT, documents=True)
         card = {
             "description": f"{description} A demonstration: it knows 75 words.",
             "text": "the embedded corpus, generated sentences about people",

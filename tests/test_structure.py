@@ -184,22 +184,23 @@ RINGS = {
         # steps, 3 for a server that only its own machine reaches, 10 for
         # processes that replace the same path at once, 24 compute losses in
         # place on PyTorch, and the terms of a mask once before a loop, 10 run
-        # several steps a call on JAX, and 19 refuse ids, seeds and cells that
-        # gave wrong results.
-        16769,
+        # several steps a call on JAX, and 36 refuse ids, seeds, cells, batches
+        # and quantized models that gave wrong results.
+        16786,
     ),
     # 250 lines record steps on PyTorch, and run them as CUDA graphs; 45 run
-    # several steps a call on JAX, for which callbacks count all steps; 22
+    # several steps a call on JAX, for which callbacks count all steps; 54
     # refuse vocabularies, ids and labels that gave wrong results.
-    "craft": ("data training evaluation ngrams analysis serving", 15306),
-    # 9 lines leave out boundary marks, and refuse overlapping regions.
-    "linguistics": ("linguistics", 2470),
+    "craft": ("data training evaluation ngrams analysis serving", 15339),
+    # 11 lines leave out boundary marks, and refuse overlapping regions and
+    # vocabularies with other ids.
+    "linguistics": ("linguistics", 2472),
     # 25 lines measure papers' trained models as their runs; 52 halve the time
     # of the first answer, 52 choose the precision of matrix products, 47 tell
     # what is closed, missing, taken, counted, written or measured, 9 keep
     # freed memory in all threads, which halves some steps on TensorFlow, and
-    # 14 leave out or refuse options that do not fit a text or a model.
-    "experiments": ("experiments", 7705),
+    # 51 leave out or refuse options that do not fit a text or a model.
+    "experiments": ("experiments", 7742),
     "integrations": ("integrations", 725),
 }
 # Maximum numbers of words: of all pages of `docs`, of one page, and of a page

@@ -246,6 +246,9 @@ def test_saving_replaces_trained_models_only(folder, tmp_path):
         model.save_to_preset(tmp_path / "letters")
     with pytest.raises(ValueError, match="dtype='int4'"):
         model.save_to_preset(tmp_path / "new", dtype="int4")
+    model.quantize("int8", verbose=False)
+    with pytest.raises(ValueError, match="quantized model cannot become a tr"):
+        model.save_to_preset(tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 

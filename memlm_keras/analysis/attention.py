@@ -71,6 +71,8 @@ def plot_attention(weights, tokens, path, title=None, steps_back=1):
     ...     weights, vocabulary.decode(tokens), "attention.png"
     ... )
     """
+    # A bidirectional memory has no `steps_back`.
+    require_positive_integer("steps_back", steps_back, 0)
     weights = np.asarray(weights)
     if weights.ndim != 2 or len(weights) != len(tokens):
         raise ValueError(

@@ -389,6 +389,12 @@ class ParsedText:
         self.tokens = np.concatenate(
             [vocabulary.encode_sentence(each.words) for each in sentences]
         )
+        if len(self.tokens) != ends[-1] + 1:
+            raise ValueError(
+                "`vocabulary` must have words, not pieces of words. Received: "
+                f"{len(self.tokens)} tokens for {ends[-1] + 1} words and ends "
+                "of sentences"
+            )
         # A parsed word may have the id of the end-of-sentence token, too.
         self._is_word = np.ones(len(self.tokens), bool)
         self._is_word[ends] = False
@@ -484,8 +490,8 @@ class DistantPairs:
     @property
     def mean_counts_at_any_distance(self):
         """Mean co-occurrence frequency by distance, where a pair's frequency is
-        its sum over all distances. The paper does not say whether Table 3 shows
-        such sums."""
+        its sum over the counted distances. The paper does not say whether
+        Table 3 shows such sums."""
         return self._means(self.counts.sum(axis=-1))
 
     @property

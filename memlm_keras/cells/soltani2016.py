@@ -49,9 +49,6 @@ class HigherOrderCell(Int8Kernels, ProjectedCell):
 
     def output_of(self, projected, states):
         """Returns the output `(B, k)` of a step."""
-        raise NotImplementedError(
-            f"{type(self).__name__} must implement `output_of`."
-        )
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")

@@ -105,9 +105,6 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
             trainable=False,
         )
 
-    def call(self, inputs, states, training=None):
-        return self.step(self.project_inputs(inputs), states)
-
     def copies(self, memory):
         """Splits a memory `(B, N_c H)` into a pair of `(B, N_c, H / 2)`."""
         shape = (-1, self.num_copies, 2, self.memory_units // 2)
@@ -174,9 +171,6 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         `"key"`, the value `"read"` from the memory, the new `"state"`, the
         change `"written"` to the memory and, with a source, the value read from
         the source's memory, `"source"`."""
-        raise NotImplementedError(
-            f"{type(self).__name__} must implement `trace`."
-        )
 
     def traced(self, key, values, state, written):
         """Returns the dict of tensors that `trace` returns."""

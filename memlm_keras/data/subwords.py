@@ -360,10 +360,6 @@ class SubwordVocabulary(Vocabulary):
             **({"replacements": r} if (r := self.replacements) else {}),
         }
 
-    @classmethod
-    def from_config(cls, config):
-        return cls(**config)
-
     def __repr__(self):
         by = "SentencePiece" if self.sentencepiece else "longest match"
         return (

@@ -9,6 +9,7 @@ import numpy as np
 
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_vocabulary
+from memlm_keras.data import Split
 from memlm_keras.evaluation.perplexity import require_method
 
 # Pad queries to multiples of this length, so that few shapes are compiled.
@@ -188,6 +189,7 @@ def cloze_scores(model, questions, vocabulary=None, batch_size=32, verbose=1):
                 for place, ids in enumerate(question.sentences):
                     # Omit the first token, which only recurrent models read.
                     text = np.concatenate([question.context, ids])[1:]
+                    text = Split(text, np.zeros(1, "int64"))
                     query = model.score(text)[1 - len(ids) :]
                     question.scores[place] = query.sum()
         progress.add(len(batch))
@@ -261,6 +263,18 @@ def _score_sentences(model, state, owners, sentences, batch_size):
     return np.sum(scores, axis=1, where=counts)
 
 
+def require_end_of_sentence(reader, vocabulary):
+    """Raises `ValueError` if a reader of sentences has another end id."""
+    end = vocabulary.end_of_sentence_id
+    own_end = getattr(reader, "end_of_sentence_id", end)
+    if own_end != end:
+        raise ValueError(
+            "`vocabulary` must have the end-of-sentence id of the model's "
+            f"{type(reader).__name__}, {own_end}. Received: "
+            f"end_of_sentence_id={end}"
+        )
+
+
 def _require_questions(model, questions, vocabulary, batch_size):
     require_method("score", model)
     require_positive_integer("batch_size", batch_size)
@@ -270,15 +284,10 @@ def _require_questions(model, questions, vocabulary, batch_size):
         )
     vocabulary = require_vocabulary(model, vocabulary)
     reader = model if model.causal else model.memory
-    name, end = type(reader).__name__, vocabulary.end_of_sentence_id
-    own_end = getattr(reader, "end_of_sentence_id", end)
-    if own_end != end:
-        raise ValueError(
-            "`vocabulary` must have the end-of-sentence id of the model's "
-            f"{name}, {own_end}. Received: end_of_sentence_id={end}"
-        )
+    require_end_of_sentence(reader, vocabulary)
     if model.causal:
         return vocabulary
+    name = type(reader).__name__
     for index, question in enumerate(questions):
         if question.context:
             raise ValueError(

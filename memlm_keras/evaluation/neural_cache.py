@@ -137,7 +137,7 @@ def choose_cache(
             nats = -np.log(mixed) * sample_weight
             losses[:, column] += nats.sum(axis=(1, 2))
         without -= np.sum(plain * sample_weight)
-        predicted += sample_weight.sum()
+        predicted += float(sample_weight.sum())
     choice = CacheChoice(
         size=size,
         thetas=thetas,

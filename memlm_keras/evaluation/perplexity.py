@@ -56,7 +56,7 @@ class Perplexity:
         Raises:
             ValueError: Batches do not predict every token of the text once.
         """
-        predicted = int(weights.sum())
+        predicted = int(weights.sum(dtype="float64"))
         if predicted != batches.num_tokens:
             raise ValueError(
                 "`batches` must predict each of their "
@@ -318,7 +318,7 @@ def _salton2017(batches, scores, weights):
     weights = np.where(token_ids == batches.end_of_sentence_id, 0.0, weights)
     return Perplexity(
         loss=-float(np.sum(scores.astype("float64") * weights)),
-        predicted_tokens=int(weights.sum()),
+        predicted_tokens=int(weights.sum(dtype="float64")),
         total_tokens=batches.num_tokens,
         protocol="protocol salton2017: natural logarithm, the first word of "
         "each sentence is not predicted, but the loss is divided by the number "

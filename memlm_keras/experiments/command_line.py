@@ -357,7 +357,3 @@ def _help():
         "  memlm table daniluk2017/models --dataset=ptb --scale=0.2",
     ]
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -40,10 +40,14 @@ def compare(experiment, model, asked, verbose, before):
         """Returns the targets and the two models' log-probabilities."""
         batches = datasets.evaluation_batches(experiment, model, split)
         found, weights = experiment.scores(model, split, verbose)
-        by_counts, _ = cached.score_batches(batches)
-        (targets,) = concatenate_batches((each,) for _, each, _ in batches)
+        # The cache reads the running text, also if the model does not.
+        text = getattr(corpus, split)
+        offsets = ((each,) for _, each, _ in batches.of_offsets())
+        (places,) = concatenate_batches(offsets)
         kept = weights > 0
-        return targets[kept], found[kept].astype("float64"), by_counts[kept]
+        places = places[kept]
+        by_counts = cached.score(text)[places]
+        return text.tokens[places], found[kept].astype("float64"), by_counts
 
     words, found, by_counts = scores("test")
     shares = mixture_weights(scores("validation")[1:])
@@ -175,9 +179,10 @@ def _behind_counting(results, rows):
         for name, (model, counts) in pairs.items()
     )
     line = f"T{line[1:]}."
-    if results.get("best_epoch") == results.get("epochs"):
+    epochs = results.get("epochs")
+    if epochs and results["best_epoch"] == epochs:
         line += " Its last epoch was the best: more --epochs may help."
-    elif all(behind.values()):
+    elif epochs and all(behind.values()):
         line += " More epochs do not help: later ones were no better."
     own = results["preset"].startswith("memlm/")
     if all(behind.values()) and ("before" in results[NAME] or not own):

@@ -284,9 +284,11 @@ def sentence_batches(experiment, split, **arguments):
 def evaluation_batches(experiment, model, split):
     """Returns the batches of a split for computing its perplexity."""
     corpus, settings = experiment.corpus, experiment.settings
+    devices = memlm.training.distribution.num_devices(model)
     if reads_sentences(experiment.preset):
         if model.causal:
-            return corpus.batches(split, 64, 32, sentences=True)
+            rows = 64 + -64 % devices
+            return corpus.batches(split, rows, 32, sentences=True)
         return sentence_batches(experiment, split)
     if not settings["documents"]:
         # Papers compute perplexity on one continuous text, with batch size 1.
@@ -295,7 +297,6 @@ def evaluation_batches(experiment, model, split):
     # Empty rows are added, so that all devices get the same number of rows.
     starts = getattr(corpus, split).document_starts
     rows = min(settings["batch_size"], len(starts))
-    devices = memlm.training.distribution.num_devices(model)
     return corpus.batches(
         split,
         batch_size=rows + -rows % devices,

@@ -214,15 +214,9 @@ class Experiment:
 
     def training_batches(self, model):
         """Returns training batches and validation batches."""
-        raise NotImplementedError(
-            f"{type(self).__name__} must implement `training_batches`."
-        )
 
     def measure(self, model, verbose=0):
         """Measures a trained model; returns a dict from splits to results."""
-        raise NotImplementedError(
-            f"{type(self).__name__} must implement `measure`."
-        )
 
     def draw(self, model, folder, pictures=None, verbose=0):
         """Draws pictures in a folder; returns a list of their paths."""
@@ -558,7 +552,12 @@ class Experiment:
         checkpoint = training.Checkpoint(
             folder.checkpoint,
             batches,
-            callbacks,
+            # TensorBoard has no state, and may be given only sometimes.
+            [
+                each
+                for each in callbacks
+                if not isinstance(each, keras.callbacks.TensorBoard)
+            ],
             frequency=frequency,
             # A resumed run keeps the learning rate of its checkpoint.
             learning_rate="checkpoint",
@@ -596,11 +595,17 @@ class Experiment:
         return not stop_on_nan.stopped, validation
 
 
+# Overrides that only some rows have.
+_ROW_SIZES = (
+    "window initial_range key l2 embedding_range output_bias num_sampled"
+).split()
+
+
 def read_preset(name, overrides):
     """Returns the preset called `name` with the overrides applied."""
     sizes = {k: v for k, v in overrides.items() if k in registry.SIZES}
     row = registry.find(name)[1]
-    for size in ("window", "key", "l2", "output_bias", "num_sampled"):
+    for size in _ROW_SIZES:
         if size in sizes and getattr(row, size, None) is None:
             raise options.NoUseError(
                 size, f"{name} has no {size}. Received: {size}={sizes[size]}"
@@ -653,7 +658,10 @@ def experiment_of(folder, **changes):
     recipe = folder.recipe()
     if (dataset := changes.get("dataset")) not in (None, recipe.get("dataset")):
         # How the other text was read; the vocabulary has its tokenizer.
-        old = "document_start tokenize training_lines cbt_train_on".split()
+        old = (
+            "document_start tokenize training_lines cbt_train_on "
+            "vocabulary_size minimum_count"
+        ).split()
         if dataset not in (*options.TEXTS, *options.PAIRS):
             old.append("data_dir")
         recipe = {k: v for k, v in recipe.items() if k not in old}

@@ -54,6 +54,9 @@ class LanguageModelExperiment(Experiment):
         preset = read_preset(name, sizes)
         _change_smoothing(name, preset, overrides)
         _change_training(preset, overrides)
+        if preset.get("cache"):
+            # Training and its results are without the cache.
+            preset["model"]["mixture"] = None
         if "memory" in overrides:
             _add_memory(name, preset["model"], window or _MEMORY_WINDOW)
         return preset

@@ -81,9 +81,6 @@ class BlockLosses(Configured):
         """Returns the projection matrix, and whether its shape is
         `(vocabulary, units)`. Returns `None` if a call does more than multiply
         by the matrix and add a bias."""
-        raise NotImplementedError(
-            f"{type(self).__name__} must implement `block_kernel`."
-        )
 
     def token_losses(self, inputs, targets, weights=None, training=False):
         """Computes the cross-entropy of each target, in nats.

@@ -1,5 +1,6 @@
 """Plots of accuracies and of perplexity by recency, as PNG."""
 
+import itertools
 import math
 
 from memlm_keras.analysis import pictures
@@ -34,7 +35,9 @@ def draw_accuracies(measured, path, published):
             label=str(run),
         )
     paradigms = first.paradigms(level)
-    for (model, accuracies), marker in zip(published.items(), "x+^dvs1234"):
+    for (model, accuracies), marker in zip(
+        published.items(), itertools.cycle("x+^dvs1234")
+    ):
         means = [published_mean(accuracies, paradigms[name]) for name in groups]
         axes.plot(
             [math.nan if mean is None else mean for mean in means],

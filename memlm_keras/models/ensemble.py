@@ -8,10 +8,12 @@ from keras import ops
 
 from memlm_keras.arguments import deserialize
 from memlm_keras.arguments import require_streaming
+from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import serialize
 from memlm_keras.models.backbone import pack_named
 from memlm_keras.models.backbone import unpack_named
 from memlm_keras.models.language_model import LanguageModel
+from memlm_keras.models.language_model import is_tensor
 from memlm_keras.models.sequence_model import describe
 from memlm_keras.models.streaming import StreamingModel
 
@@ -61,6 +63,18 @@ class Ensemble(StreamingModel):
             ),
             name=name,
         )
+
+    def __call__(self, inputs, *args, **kwargs):
+        if isinstance(inputs, dict):
+            raise ValueError(
+                "`inputs` must be token ids. For batches, which carry a state, "
+                "call `evaluate` or `score_batches`. Received: a dict with "
+                f"{', '.join(inputs)}"
+            )
+        if not is_tensor(inputs):
+            size = self.vocabulary_size
+            inputs = require_token_ids("inputs", inputs, size)
+        return super().__call__(inputs, *args, **kwargs)
 
     @property
     def models(self):

@@ -270,5 +270,5 @@ def _read_prompt(prompt, vocabulary):
 
         return [row if len(row) else start for row in rows], restore
     if len(strings) and np.ndim(strings[0]) == 0:
-        return [np.asarray(prompt)], lambda ids, _: ids[0]
-    return [np.asarray(row) for row in strings], lambda ids, _: ids
+        return [ops.convert_to_numpy(prompt)], lambda ids, _: ids[0]
+    return [ops.convert_to_numpy(row) for row in strings], lambda ids, _: ids

@@ -13,6 +13,7 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.arguments import serialize
+from memlm_keras.arguments import shapes_fit
 from memlm_keras.data.batches import concatenate_batches
 from memlm_keras.heads import TiedProjection
 from memlm_keras.models import layers
@@ -264,11 +265,11 @@ class LanguageModel(StreamingModel, SequenceModel):
         if isinstance(inputs, dict):
             _require_inputs(inputs)
             for name in ("token_ids", "targets", "positions"):
-                if name in inputs and not _is_tensor(inputs[name]):
+                if name in inputs and not is_tensor(inputs[name]):
                     if name == "positions":
                         size = ops.shape(inputs["token_ids"])[1]
                     require_token_ids(name, inputs[name], size)
-        elif not _is_tensor(inputs):
+        elif not is_tensor(inputs):
             inputs = require_token_ids("inputs", inputs, size)
         return super().__call__(inputs, *args, **kwargs)
 
@@ -649,7 +650,8 @@ class LanguageModel(StreamingModel, SequenceModel):
         return {**config, "dtype": serialize(self._policy)}
 
 
-def _is_tensor(value):
+def is_tensor(value):
+    """Returns whether a value is a tensor, also a symbolic one."""
     return ops.is_tensor(value) or isinstance(value, keras.KerasTensor)
 
 
@@ -669,10 +671,7 @@ def _require_inputs(inputs):
     expected = tuple(np.shape(inputs[of]))
     for name in ("targets", "sample_weight"):
         shape = tuple(np.shape(inputs.get(name, inputs[of])))
-        if len(shape) != len(expected) or any(
-            None not in sizes and sizes[0] != sizes[1]
-            for sizes in zip(shape, expected)
-        ):
+        if not shapes_fit(shape, expected):
             raise ValueError(
                 f'`inputs["{name}"]` must have the shape of "{of}", '
                 f"{expected}. Received: shape {shape}"

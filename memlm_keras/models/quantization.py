@@ -48,7 +48,8 @@ def quantize(model, mode, config, filters, verbose, **kwargs):
         keras.Model.quantize(
             model, mode, config=config, filters=filters, **kwargs
         )
-    forget_compiled(model)
+    for each in (model, *getattr(model, "models", ())):
+        forget_compiled(each)
     after = _sizes(layers)
     report = [
         Quantized(

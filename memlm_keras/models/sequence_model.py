@@ -13,6 +13,7 @@ from keras import tree
 from memlm_keras import registry
 from memlm_keras import trained
 from memlm_keras.arguments import deserialize
+from memlm_keras.arguments import require_not_quantized
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.data.batches import EpochBatches
 from memlm_keras.keras_private import CLONING
@@ -139,8 +140,13 @@ class SequenceModel(keras.Model):
         trained.save(self, folder, dtype, card)
 
     def count_params(self):
-        """Returns the number of trainable parameters."""
-        return sum(math.prod(v.shape) for v in self.trainable_variables)
+        """Returns the number of trainable parameters, and of weights that
+        `quantize` has made int8."""
+        counted = self.trainable_variables
+        counted += [
+            v for v in self.non_trainable_variables if v.dtype == "int8"
+        ]
+        return sum(math.prod(v.shape) for v in counted)
 
     # === Training ===
 
@@ -403,14 +409,7 @@ class SequenceModel(keras.Model):
 
     def prepare_fit(self, x, y, validation_data, batch_size):
         """Checks the model and the arguments of `fit`."""
-        for layer in self._flatten_layers():
-            if layer.quantization_mode is not None:
-                raise ValueError(
-                    "A quantized model cannot be trained. Received: a model "
-                    f"whose layer {layer.name!r} has "
-                    f"{layer.quantization_mode} weights. Train before "
-                    "`quantize`"
-                )
+        require_not_quantized(self, "be trained")
         self.check_data(x, validation_data)
         self.check_targets(x, y)
 

@@ -340,8 +340,8 @@ class StreamingModel(keras.Model):
         Args:
             prompt: int array `(time,)` or `(batch, time)`, a list of rows with
                 different lengths, or, with a vocabulary, a string or a list of
-                strings. For an empty string, the model reads an end-of-sentence
-                token, which is not returned.
+                strings. Only for an empty string, the model first reads an
+                end-of-sentence token, which is not returned.
             max_length: integer, length of prompt and continuation together.
             sampler: a keras_nlp sampler, or its name: `"greedy"`, `"top_k"`,
                 `"top_p"`, `"beam"` or `"random"`.

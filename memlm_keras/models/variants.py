@@ -54,7 +54,7 @@ def with_fixed_dropout(model, seed, into=None):
         config = _replaced(model.get_config(), _RATES, 0.0)
         into = type(model).from_config(_with_own_matrices(config, tied=False))
     copy_weights(model, into, but=["embedding", "head"])
-    embeddings = _array(model.embedding.embeddings)
+    embeddings = ops.convert_to_numpy(model.embedding.embeddings)
     into.embedding.embeddings.assign(
         embeddings * masks["words"][:, None] * masks["inputs"][0]
     )
@@ -66,11 +66,15 @@ def with_fixed_dropout(model, seed, into=None):
         _mask_rows(layer.cell, copy, "kernel", rows)
         rows = masks["recurrent_kernels"][index]
         _mask_rows(layer.cell, copy, "recurrent_kernel", rows)
-    kernel = embeddings.T if model.tie_embeddings else _array(model.head.kernel)
+    kernel = (
+        embeddings.T
+        if model.tie_embeddings
+        else ops.convert_to_numpy(model.head.kernel)
+    )
     rows = read.get(model.head, np.ones(1, "float32"))
     into.head.kernel.assign(kernel * rows[:, None])
     if model.head.use_bias:
-        into.head.bias.assign(_array(model.head.bias))
+        into.head.bias.assign(ops.convert_to_numpy(model.head.bias))
     return into
 
 
@@ -122,7 +126,9 @@ def _mask_rows(cell, copy, name, rows):
     """Copies a kernel to `copy`, with each gate's rows multiplied by a mask."""
     if np.all(rows == 1.0):
         return
-    gates = np.split(_array(getattr(cell, name)), len(rows), axis=1)
+    gates = np.split(
+        ops.convert_to_numpy(getattr(cell, name)), len(rows), axis=1
+    )
     masked = [gate * mask[:, None] for gate, mask in zip(gates, rows)]
     getattr(copy, name).assign(np.concatenate(masked, axis=1))
 
@@ -181,10 +187,6 @@ def _refuse(received):
         "only inputs of layers with a kernel, such as `keras.layers.LSTM` or "
         f"the head. Set other dropout rates to 0. Received: {received}"
     )
-
-
-def _array(variable):
-    return ops.convert_to_numpy(variable)
 
 
 def in_float32(model):

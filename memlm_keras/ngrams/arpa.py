@@ -230,6 +230,18 @@ def _ids(words, vocabulary, path):
             f"`vocabulary` must have all words of {path}. Received: "
             f"one without {len(extra)} of them, such as {extra[:5]}"
         )
+    names = {}
+    for name in words:
+        # `<s>` is only a context.
+        if (
+            name != BEGIN
+            and (other := names.setdefault(ids[name], name)) != name
+        ):
+            raise ValueError(
+                f"`vocabulary` must tell {other} and {name} apart, because "
+                f"{path} has both. Use `arpa_vocabulary(path)`. Received: one "
+                f"with the id {ids[name]} for both"
+            )
     missing = [
         token
         for id, token in enumerate(vocabulary.tokens)

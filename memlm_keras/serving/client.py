@@ -446,10 +446,12 @@ class GrpcConnection(_Connection):
         if code == grpc.StatusCode.DEADLINE_EXCEEDED:
             raise self._timeout_error()
         if code == grpc.StatusCode.UNAVAILABLE:
+            if "queue" in details:
+                raise ConnectionError(details)
             raise self._no_server(details)
         if code in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNKNOWN):
             raise self._other_server(details)
-        if code == grpc.StatusCode.NOT_FOUND:
+        if code == grpc.StatusCode.NOT_FOUND or "ignature key" in details:
             raise LookupError(details)
         raise ValueError(details)
 

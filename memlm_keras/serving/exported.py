@@ -233,6 +233,13 @@ class ServedModel:
     def __init__(self, path):
         tf = import_package("tensorflow", f"The SavedModel {path}")
         with reading(path, "exported model", _REMEDY):
+            if b"SentencepieceOp" in (path / "saved_model.pb").read_bytes():
+                # Registers SentencePiece's operators with TensorFlow.
+                import_package(
+                    "tensorflow_text",
+                    f"The SavedModel {path}",
+                    "tensorflow-text",
+                )
             # Keeps the variables alive, which the signatures do not.
             self._loaded = tf.saved_model.load(str(path))
         self._signatures = self._loaded.signatures

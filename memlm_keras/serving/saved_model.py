@@ -181,7 +181,7 @@ class LanguageModelSignatures:
         """Returns the state before the first token; `rows` is `(B,)`."""
         rows = require_inputs(Input("rows", rows))["rows"]
         state = self.model.initial_state(tf.shape(rows)[0])
-        return self.state.to_request(state)
+        return self.state.to_request(state, tf.shape(rows))
 
     def begin(self, text):
         """Returns the most probable tokens and the state after texts `(B,)`."""
@@ -258,7 +258,7 @@ class LanguageModelSignatures:
     def _answer(self, log_probabilities, state):
         return {
             **self._most_probable(log_probabilities),
-            **self.state.to_request(state),
+            **self.state.to_request(state, tf.shape(log_probabilities)[:1]),
         }
 
     def _most_probable(self, log_probabilities):
@@ -421,15 +421,15 @@ class ServedState:
             for name, one in self.own.items()
         }
 
-    def to_request(self, state):
-        """Converts the model's state to tensors for an answer."""
+    def to_request(self, state, shape):
+        """Converts the model's state to tensors for an answer. `shape` is
+        `(B,)`, which the state of a model without a memory does not show."""
         carried = {
             name: tf.cast(state[name], one.dtype)
             for name, one in self.specification.items()
             if name != FINGERPRINT
         }
-        rows = tf.shape(next(iter(state.values())))[:1]
-        return {**carried, FINGERPRINT: tf.fill(rows, self.fingerprint)}
+        return {**carried, FINGERPRINT: tf.fill(shape, self.fingerprint)}
 
 
 def fingerprint(model, vocabulary, state):

@@ -89,6 +89,11 @@ def test_what_does_not_fit_is_refused(tmp_path):
         analysis.plot_attention(np.zeros((4, 2)), ["a"] * 3, tmp_path / "x.png")
     with pytest.raises(ValueError, match="at least one model"):
         analysis.plot_mean_attention({}, tmp_path / "x.png")
+    with pytest.raises(ValueError, match="`steps_back`.*None"):
+        weights, tokens = np.zeros((3, 2)), ["a"] * 3
+        analysis.plot_attention(
+            weights, tokens, tmp_path / "x.png", steps_back=None
+        )
     assert not list(tmp_path.iterdir())
 
 

@@ -8,6 +8,7 @@ from written_files import read_csv
 
 from memlm_keras import analysis
 from memlm_keras.analysis import pictures
+from memlm_keras.data import SubwordVocabulary
 from memlm_keras.data import Vocabulary
 from memlm_keras.memory import Attention
 from memlm_keras.memory import MemoryBlock
@@ -235,3 +236,6 @@ def test_wrong_bins(bins, model, sentences):
         analysis.dependency_attention(model, sentences, VOCABULARY, bins)
     with pytest.raises(ValueError, match="`sentences` must hold at least one"):
         analysis.dependency_attention(model, [], VOCABULARY)
+    pieces = SubwordVocabulary(("</s>", "<unk>", "▁", *"abcd"))
+    with pytest.raises(ValueError, match="`vocabulary` must have words, not"):
+        analysis.dependency_attention(model, sentences, pieces)

@@ -10,6 +10,7 @@ from language_models import shared
 
 from memlm_keras import LanguageModel
 from memlm_keras.data import ClozeQuestion
+from memlm_keras.data import Split
 from memlm_keras.data import SubwordVocabulary
 from memlm_keras.data import Vocabulary
 from memlm_keras.evaluation import ClozeAccuracy
@@ -17,6 +18,7 @@ from memlm_keras.evaluation import cloze_accuracy
 from memlm_keras.evaluation import cloze_scores
 from memlm_keras.memory import BidirectionalMemoryBlock
 from memlm_keras.ngrams import KneserNey
+from memlm_keras.ngrams import with_cache
 
 MODELS = ("lstm", "none"), ("lstm", "key_value_predict"), ("gru_rnn", "ngram")
 
@@ -100,6 +102,22 @@ def test_wrong_questions_for_a_bidirectional_model():
     model = bidirectional(end_of_sentence_id=1)
     with pytest.raises(ValueError, match="`vocabulary` must have .*, 1. .*=0"):
         cloze_scores(model, questions[:1], VOCABULARY)
+
+
+def test_a_cache_of_documents_reads_each_question_as_one():
+    text = np.random.default_rng(0).integers(V, size=60).astype("int32")
+    documents = Split(text, np.array([0, 25], "int64"))
+    counts = KneserNey(V, order=2, discounts=0.5).fit(text, verbose=0)
+    cached = with_cache(counts, documents, documents=True, verbose=0)
+    (question,) = make_questions(1, 0, 3)
+    (found,) = cloze_scores(cached, [question], VOCABULARY, verbose=0)
+    context = sum(((*each, "<eos>") for each in question.context), ())
+    for candidate, score in zip(question.candidates, found):
+        ids = VOCABULARY.encode(
+            [*context, *question.filled(candidate), "<eos>"]
+        )
+        whole = cached.score(Split(ids, np.zeros(1, "int64")))
+        assert score == pytest.approx(whole[len(context) :].sum())
 
 
 def test_a_context_is_read_once_and_few_shapes_are_compiled(monkeypatch):

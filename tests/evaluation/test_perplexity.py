@@ -1,5 +1,7 @@
 """Tests the perplexity of texts and the losses of sentences."""
 
+import types
+
 import keras
 import numpy as np
 import pytest
@@ -186,6 +188,16 @@ def test_the_order_is_that_of_the_text(seeded_model, batches):
     losses, tokens = sentence_losses(seeded_model, batches)
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
     np.testing.assert_array_equal(tokens, np.diff([*STARTS, len(TOKENS)]))
+
+
+def test_odd_numbers_of_tokens_above_those_of_float32():
+    tokens = np.zeros(2**24 + 1, "int8")
+    batches = Batches(TOKENS, 1, 4)
+    batches.num_tokens = len(tokens)
+    model = types.SimpleNamespace(causal=True)
+    weights = np.ones(len(tokens), "float32")
+    found = Perplexity.from_scores(model, batches, tokens, weights)
+    assert found.predicted_tokens == len(tokens) and found.perplexity == 1
 
 
 def test_sentences_that_are_cut_are_refused(seeded_model):

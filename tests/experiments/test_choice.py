@@ -18,6 +18,7 @@ from corpus_files import write_lines
 from language_models import array
 
 import memlm_keras
+from memlm_keras.evaluation.perplexity import token_losses
 from memlm_keras.experiments import Experiment
 from memlm_keras.experiments import RunFolder
 from memlm_keras.experiments import choice as module
@@ -25,8 +26,10 @@ from memlm_keras.experiments import choose_preset
 from memlm_keras.experiments import command_line
 from memlm_keras.experiments import comparison
 from memlm_keras.experiments import measurements
+from memlm_keras.experiments.datasets import evaluation_batches
 from memlm_keras.experiments.options import OVERRIDES
 from memlm_keras.mixtures import NeuralCache
+from memlm_keras.ngrams.mixture import mixture_weights
 
 from .conftest import results_of
 
@@ -446,6 +449,24 @@ def test_comparison_with_counting(compared):
             expected.perplexity
         )
     assert found["unigram"]["test"]["perplexity"] < len(corpus.vocabulary)
+    # The cache reads the running text, also if the model reads sentences.
+    cached = memlm_keras.ngrams.with_cache(counted, corpus.validation)
+    by_sentence = Experiment(
+        "tran2016/lstm_1", experiment.dataset.name, scale=0.02
+    )
+    reader, _ = by_sentence.make()
+
+    def scores(split):
+        batches = evaluation_batches(by_sentence, reader, split)
+        by_counts = cached.score(getattr(corpus, split))
+        return [-token_losses(reader, batches), by_counts]
+
+    share, _ = mixture_weights(scores("validation"))
+    logs = np.log([share, 1 - share])[:, None] + scores("test")
+    mean = np.logaddexp(*logs).mean()
+    compared = comparison.compare(by_sentence, reader, {}, 0, {})
+    found_again = compared["averaged"]["test"]["perplexity"]
+    assert found_again == pytest.approx(np.exp(-mean), rel=1e-5)
     averaged = found["averaged"]["test"]["perplexity"]
     assert averaged < 1.1 * found["kneser_ney_with_cache"]["test"]["perplexity"]
 

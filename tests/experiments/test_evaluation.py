@@ -168,6 +168,7 @@ def test_the_average_of_two_runs(memlm, refused, train, folder):
     refused(message, "evaluate", *runs, "--dynamic")
     refused("--dataset needs a single RUN", "evaluate", *runs, "--dataset=text")
     refused("not be given twice", "evaluate", runs[0], runs[0] / "model.keras")
+    refused("no flag --training_lines", "evaluate", "r", "--training_lines=9")
 
 
 def test_the_closing_lines(memlm, train, folder, few_segments, monkeypatch):
@@ -178,7 +179,7 @@ def test_the_closing_lines(memlm, train, folder, few_segments, monkeypatch):
         return choose(*arguments)
 
     monkeypatch.setattr(measurements, "_choose_cache", counted)
-    flags = ("--dynamic", "--cache_size=9", "--tensorboard")
+    flags = ("--dynamic", "--cache_size=9", "--tensorboard", "--test_last")
     told = train("daniluk2017/lstm", *flags)
     assert [*(folder / "runs" / NAME / "tensorboard").rglob("events*")]
     # The cache is chosen once, and also serves dynamic evaluation.

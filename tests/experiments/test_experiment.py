@@ -47,6 +47,12 @@ def test_an_experiment_is_described_by_plain_values(folder):
     assert experiment.settings["learning_rate"] == 0.001
 
 
+def test_models_are_trained_without_the_cache_chosen_afterwards():
+    experiment = Experiment("grave2017/ptb_cache_500", "embedded", scale=0.02)
+    model, _ = experiment.make()
+    assert experiment.preset["cache"]["size"] == 500 and model.mixture is None
+
+
 def test_matched_parameters(folder):
     matched = {"match_parameters": True, "scale": 0.05}
     experiment = Experiment("daniluk2017/ngram_3", "text", **matched)

@@ -47,6 +47,12 @@ def test_a_grid_varies_what_a_row_has_a_use_for():
         {"rate": 0.4, "learning_rate": 0.01},
     ]
     assert len(tables.TableRuns("kong2019/grid").rows) == 4
+    # These rows have no range, and an override of it is left out.
+    name, overrides = "weissenborn2016/gru_language_model", {"scale": 0.1}
+    row = tables.row_experiment(
+        name, "embedded", 0, {**overrides, "initial_range": 0.1}, {}
+    )
+    assert row.overrides == overrides
     # A grid may have all values that the paper tried.
     tuned = presets.get("kong2019/dn_linear_512")["tuned"]
     grid = {name: [*map(str, values)] for name, values in tuned.items()}
@@ -100,11 +106,11 @@ def fill(tmp_path, monkeypatch):
         lambda _, recipes: [*map(describe, recipes)],
     )
 
-    def fill(rows, seeds=(0, 1), finished_only=False, **others):
+    def fill(rows, seeds=(0, 1), finished_only=False, running=None, **others):
         table = tables.TableRuns(
             "daniluk2017/models", run_dir=tmp_path, rows=rows, **others
         )
-        failed = table.fill(seeds, finished_only=finished_only)
+        failed = table.fill(seeds, running, finished_only=finished_only)
         return failed, table.folder
 
     return fill
@@ -139,6 +145,8 @@ def test_finished_runs_are_kept(fill, capsys):
     assert capsys.readouterr().out.count("finished before") == 6
     rows = read_csv(folder / "table.csv")
     assert [row["seeds"] for row in rows] == ["0 1 2", "0 1 2", ""]
+    fill(["lstm"], running={"epochs": 9, "patience": 9})
+    assert "finished before" not in capsys.readouterr().out
 
 
 def test_a_failed_row_is_told_and_the_others_go_on(fill, capsys):
@@ -195,6 +203,8 @@ def test_a_real_table(memlm, refused, folder):
     # Run one of the printed commands, as a scheduler would.
     rnn, attention = map(shlex.split, told.out.splitlines())
     assert attention[:3] == ["memlm", "train", "daniluk2017/attention"]
+    # Without this flag, the preset would be fitted to the text.
+    assert attention[-1] == "--as_published"
     memlm(*rnn[1:])
     told = memlm(*arguments, "--list")
     assert told.out.splitlines() == [shlex.join(attention)]

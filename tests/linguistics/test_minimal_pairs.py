@@ -26,6 +26,7 @@ from memlm_keras.linguistics import read_minimal_pairs
 from memlm_keras.linguistics.minimal_pairs import PUBLISHED
 from memlm_keras.linguistics.minimal_pairs import published_mean
 from memlm_keras.linguistics.minimal_pairs import read_published
+from memlm_keras.ngrams import KneserNey
 
 SENTENCES = [
     ("w1 w2 w3", "w1 w3 w2"),
@@ -39,7 +40,6 @@ SENTENCES = [
 MODELS = {
     **KINDS,
     "distributions": lambda: types.SimpleNamespace(
-        causal=True,
         vocabulary_size=V,
         log_probabilities_at=counted().log_probabilities_at,
     ),
@@ -277,6 +277,10 @@ def test_pairs_that_are_wrong():
     with pytest.raises(ValueError, match="`minimal_pairs` needs a causal"):
         model = types.SimpleNamespace(causal=False, memory=None)
         minimal_pairs(model, [("w1", "w2")], VOCABULARY)
+    pieces = SubwordVocabulary(["<unk>", "</s>", "▁a", "▁b"])
+    model = KneserNey(4, order=2, discounts=0.5).fit([2, 3, 1, 3, 2, 1])
+    with pytest.raises(ValueError, match="of the model's KneserNey, 0.*id=1"):
+        minimal_pairs(model, [("a b", "b a")], pieces)
 
 
 def test_tokens_that_cross_spaces():

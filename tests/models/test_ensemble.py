@@ -71,3 +71,13 @@ def test_wrong_members():
     ):
         with pytest.raises(ValueError, match=message):
             Ensemble(models)
+
+
+def test_inputs_that_it_would_misread():
+    ensemble = Ensemble(members())
+    batches = Batches(np.arange(20), 2, 5)
+    for read in (ensemble.predict, lambda batches: ensemble(batches[0][0])):
+        with pytest.raises(ValueError, match="call `evaluate`.*token_ids"):
+            read(batches)
+    with pytest.raises(ValueError, match="`inputs`.*-1"):
+        ensemble(np.array([[-1, 5]]))

@@ -141,6 +141,14 @@ def test_quantization_discards_compiled_functions():
     close(after, array(model(tokens)))
     scores = model.score(np.concatenate([[0], tokens[0]])[None])
     close(model.measure_words(tokens[0], [0])[:, 0], -scores[0])
+    member = make()
+    ensemble = memlm.Ensemble([member, make()])
+    member.step(tokens, member.initial_state(2))
+    size = ensemble.count_params()
+    ensemble.quantize("int8", verbose=False)
+    assert ensemble.count_params() == size
+    after = member.step(tokens, member.initial_state(2))[0]
+    close(after, array(member(tokens)))
 
 
 @pytest.mark.backend("torch")
@@ -164,7 +172,7 @@ def test_training_smoothing_and_copies():
     model.compile("adam")
     model.quantize("int8", verbose=False)
     with pytest.raises(
-        ValueError, match="cannot be trained.*Train before `quantize`"
+        ValueError, match="cannot be trained.*Do this before `quantize`"
     ):
         model.fit(documents(), verbose=0)
     with pytest.raises(ValueError, match="already quantized"):

@@ -234,6 +234,10 @@ def test_vocabularies_that_it_refuses(model, tmp_path):
         path.write_text(arpa(UNIGRAMS, BIGRAMS))
         with pytest.raises(ValueError, match=f"no words.*'{marks}'"):
             ngrams.read_arpa(path, Vocabulary(["the", "cat", marks]))
+    path.write_text(arpa(UNIGRAMS + "|-0.6 <eos> -0.2", BIGRAMS))
+    with pytest.raises(ValueError, match="tell </s> and <eos> apart.*id 0"):
+        ngrams.read_arpa(path, Vocabulary(["the", "cat"]))
+    path.write_text(arpa(UNIGRAMS, BIGRAMS))
     other = SubwordVocabulary(("the", "cat", "<unk>", "</s>"))
     model = ngrams.read_arpa(path, Vocabulary(["the", "cat"]), verbose=0)
     for use in (ngrams.read_arpa, functools.partial(ngrams.write_arpa, model)):

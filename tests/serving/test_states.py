@@ -114,6 +114,31 @@ def test_rows_of_any_length_equal_the_model(served, vocabulary):
         close(found, expected)
 
 
+def test_a_model_without_a_state(vocabulary, only_signatures, tmp_path):
+    bigrams = memlm.LanguageModel(
+        vocabulary=vocabulary,
+        embedding_dim=6,
+        recurrent=[],
+        memory=memlm.memory.Projection(),
+    )
+    with only_signatures(*SIGNATURES):
+        memlm.serving.export(bigrams, tmp_path / "1", vocabulary, 3)
+    signatures = tf.saved_model.load(str(tmp_path / "1")).signatures
+    begun = signatures["begin"](text=tf.constant(["word_1", "word_7 word_1"]))
+    fingerprint = begun["fingerprint"]
+    assert fingerprint.shape == (2,)
+    answer = signatures["step"](
+        token_ids=tf.constant([[4], [5]]),
+        length=tf.constant([1, 1]),
+        fingerprint=fingerprint,
+    )
+    expected = -np.sort(-log_softmax(bigrams(np.array([[4], [5]])), -1))[
+        :, 0, :3
+    ]
+    found = answer["top_k_log_probabilities"]
+    assert_allclose(found, expected, rtol=1e-5)
+
+
 def test_words_of_a_state_are_in_the_vocabulary(served):
     _, ask = served
     inputs = {

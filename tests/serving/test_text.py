@@ -7,6 +7,7 @@ import pytest
 import memlm_keras as memlm
 from memlm_keras.data import SubwordVocabulary
 from memlm_keras.data import Vocabulary
+from memlm_keras.serving import exported
 
 pytestmark = pytest.mark.backend("tensorflow")
 
@@ -41,3 +42,14 @@ def test_score_reads_pieces_as_the_model_does(only_signatures, tmp_path):
         tmp_path / "1" / "assets.extra" / "vocabulary.json"
     )
     assert kept == vocabulary and type(kept) is type(vocabulary)
+
+
+def test_the_operators_of_pieces_are_registered_first(tmp_path, monkeypatch):
+    (tmp_path / "saved_model.pb").write_bytes(b"\xff of SentencepieceOp")
+    imported = []
+    monkeypatch.setattr(
+        exported, "import_package", lambda *names: imported.append(names[0])
+    )
+    with pytest.raises(ValueError, match="is damaged"):
+        exported.ServedModel(tmp_path)
+    assert imported == ["tensorflow", "tensorflow_text"]

@@ -23,6 +23,12 @@ from memlm_keras.experiments.tables.report import markdown_table
 # Batch size of a bidirectional model, and the multiple to which lengths are
 # padded; neither changes predictions.
 _ROWS, _MULTIPLE = 64, 8
+# A model keeps the vocabulary of its training text.
+_READING = tuple(
+    option
+    for option in options.READING
+    if option.name not in ("training_lines", "vocabulary_size", "minimum_count")
+)
 _NOTE = (
     "Tokens by the distance to the last occurrence of the same word in the "
     "document. Unknown words and ends of sentences are only in their own rows."
@@ -34,7 +40,7 @@ _NOTE = (
     "without its run folder needs --dataset.",
     {"RUN": "+"},
     options.VERBOSE,
-    text=(options.DATASET, *options.READING),
+    text=(options.DATASET, *_READING),
     measures=options.MEASURING,
     parts=options.BY,
 )
@@ -91,7 +97,10 @@ def _evaluate_run(opened, text, measures, verbose):
     measurements.print_numbers(results)
     requested = {request.name: known[request.name] for request in requests}
     preset = {"preset": experiment.preset_name}
-    measurements.print_requested(preset | results | requested, requests)
+    epochs = {k: before[k] for k in ("epochs", "best_epoch") if k in before}
+    measurements.print_requested(
+        preset | epochs | results | requested, requests
+    )
 
 
 def _experiment_and_model(opened, text, verbose):
@@ -195,6 +204,10 @@ def _evaluate_mean(runs, given, verbose):
             "To average several models, name their run folders."
         )
     require_different([str(run.folder.path.resolve()) for run in runs])
+
+    def documents(experiment):
+        return experiment.settings.get("documents")
+
     with process.quiet(verbose):
         first, *_ = experiments = [run.experiment for run in runs]
     for run, experiment in zip(runs, experiments):
@@ -205,10 +218,11 @@ def _evaluate_mean(runs, given, verbose):
                 f"{run.path} and {runs[0].path} were trained on different "
                 "texts or vocabularies. Name runs that share both."
             )
-        if experiment.dataset.sentences != first.dataset.sentences:
+        reading = experiment.dataset.sentences, documents(experiment)
+        if reading != (first.dataset.sentences, documents(first)):
             raise options.UsageError(
-                "Models can be averaged if all of them read sentences, or all "
-                "read continuous text. Received: "
+                "Models can be averaged if all of them read sentences, all "
+                "read documents, or all read continuous text. Received: "
                 f"{runs[0].path} and {run.path}"
             )
     ensemble = memlm.Ensemble([run.model for run in runs])

@@ -13,6 +13,7 @@ import threading
 import time
 
 from memlm_keras import children
+from memlm_keras.experiments import options
 from memlm_keras.experiments.options import as_flag
 from memlm_keras.experiments.process import backend
 from memlm_keras.experiments.process import import_keras
@@ -111,6 +112,9 @@ def _since(begin):
 def command_of(recipe, **running):
     """Returns the arguments of `memlm train` for a recipe and other flags."""
     flags = {**recipe, **running}
+    if flags["dataset"] not in (*options.TEXTS, *options.PAIRS):
+        # Without this flag, the command would adapt the preset to the text.
+        flags["as_published"] = True
     preset = flags.pop("preset")
     return [preset, *(as_flag(name, value) for name, value in flags.items())]
 

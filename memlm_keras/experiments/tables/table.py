@@ -361,7 +361,10 @@ class TableRun(runs.Run):
         folder = RunFolder(self.folder)
         if not folder.is_run or folder.changed(self.settings):
             return
-        results = folder.results() if any_epochs else folder.finished_results()
+        epochs, patience = map(self.running.get, ("epochs", "patience"))
+        results = folder.finished_results(epochs, patience)
+        if any_epochs:
+            results = folder.results()
         required = [m for m in self.table.columns if not m.optional]
         if results and all(measure.is_in(results) for measure in required):
             self.results = results
@@ -451,7 +454,9 @@ def describe(recipes):
         for recipe in recipes:
             experiment = row_experiment(**recipe)
             used |= set(experiment.overrides)
-            key = (experiment.dataset.sentences, experiment.kind)
+            dataset = experiment.dataset
+            reading = tuple(dataset.reading.items())
+            key = (dataset.sentences, experiment.kind, reading)
             if key in corpora:
                 experiment = experiment.with_corpus(corpora[key])
             corpora[key] = experiment.corpus
