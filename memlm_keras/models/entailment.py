@@ -4,10 +4,13 @@ import keras
 import numpy as np
 from keras import ops
 
+from memlm_keras.arguments import require_instance
+from memlm_keras.arguments import require_integers
 from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.embeddings import GradientMask
+from memlm_keras.memory.rocktaschel2016 import WordByWordAttention
 from memlm_keras.models import layers
 from memlm_keras.models.generation import is_text
 from memlm_keras.models.generation import require_strings
@@ -136,6 +139,9 @@ class EntailmentClassifier(DualSequenceModel):
         second = reader or recurrent
         require_conditioning(conditioning, recurrent, second)
         require_one_of("pooling", pooling, (None, "mean"))
+        if memory is not None:
+            what = "a `memlm_keras.memory.WordByWordAttention`"
+            require_instance("memory", memory, WordByWordAttention, what)
         if sum(given is not None for given in (memory, top, pooling)) > 1:
             raise ValueError(
                 "Only one of `memory`, `top` and `pooling` can be given. "
@@ -157,7 +163,10 @@ class EntailmentClassifier(DualSequenceModel):
         project = None
         if projection is not None:
             project = make.dense(projection, "projection")
-        classifier_units = tuple(classifier_units)
+        units = require_integers(
+            "classifier_units", classifier_units, minimum_size=0
+        )
+        classifier_units = tuple(units.tolist())
         hidden = [
             make.dense(units, f"classifier_units_{index}", "relu")
             for index, units in enumerate(classifier_units)

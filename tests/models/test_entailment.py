@@ -215,6 +215,8 @@ def test_pairs_that_do_not_fit(sentence, label, message):
         ({"num_classes": 0}, "`num_classes` must be an integer"),
         ({"projection": -1}, "`projection` must be an integer"),
         ({"classifier_units": (0,)}, "`classifier_units_0` must be an int"),
+        ({"classifier_units": 6}, "`classifier_units` must be a 1-D"),
+        ({"memory": Dense(3)}, "`memory` must be a `memlm_keras.memory.Word"),
         ({"dropout": 1.0}, "`dropout` must"),
         (
             {"pooling": "mean", "top": gru(H)},
