@@ -69,13 +69,13 @@ def main():
     os.dup2(2, 1)
     from benchmarks.suites import CASES
 
+    case = dataclasses.replace(CASES[name], **json.loads(sizes))
+    started = time.perf_counter()
     if backend == "torch":
         import torch
 
         # Use TF32, which JAX and TensorFlow use by default.
         torch.backends.cuda.matmul.allow_tf32 = True
-    case = dataclasses.replace(CASES[name], **json.loads(sizes))
-    started = time.perf_counter()
     module = importlib.import_module(f"benchmarks.peers.{peer}")
     contender = module.make(case, variant, precision)
     loading = time.perf_counter() - started

@@ -4,13 +4,16 @@ With `-t models`, the trained models run on pages of the site.
 """
 
 import datetime
+import importlib.util
 import inspect
 import os
 import pathlib
 import re
 import sys
 
-os.environ.setdefault("KERAS_BACKEND", "torch")
+if importlib.util.find_spec("torch"):
+    # PyTorch starts sooner than TensorFlow.
+    os.environ.setdefault("KERAS_BACKEND", "torch")
 
 import memlm_keras  # noqa: E402
 from memlm_keras import trained  # noqa: E402

@@ -4,7 +4,8 @@
 
 A variant adds a memory, a pointer or smoothing, or changes the cells, the sizes
 or the averaging of weights. All other options are those that `memlm train
---dataset=novel.txt` would choose. Finished runs are not repeated. `memlm
+--dataset=novel.txt` would choose, except that losses are over all words and the
+learning rate is that of small texts. Finished runs are not repeated. `memlm
 pairs`, `memlm surprisal` and `memlm evaluate --dataset=novel.txt` read the run
 RUN_DIR/VARIANT-seed0.
 """
@@ -29,7 +30,6 @@ FLAGS = flags.FLAGS
 flags.DEFINE_string("dataset", "embedded", "As in `memlm train`.")
 flags.DEFINE_string("run_dir", "runs/ablation", "Folder of the runs.")
 flags.DEFINE_multi_integer("seed", [0, 1], "Seeds of each variant.")
-flags.DEFINE_multi_string("variant", None, "Variants to train; default: all.")
 flags.DEFINE_float("dropout", None, "Dropout rate; default: by the text.")
 flags.DEFINE_float("learning_rate", None, "Learning rate; default: by preset.")
 flags.DEFINE_integer("epochs", None, "Epochs; default: by the text.")
@@ -150,6 +150,9 @@ VARIANTS = {
     "average": Variant(average=True),
     "combined": Variant(smoothing=0.2, pointer=100, **PARTS),
 }
+flags.DEFINE_multi_enum(
+    "variant", None, [*VARIANTS], "Variants to train; default: all."
+)
 
 
 def main(arguments):

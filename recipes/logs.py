@@ -129,12 +129,16 @@ def keep(folder, study):
     losses = folder / f"{LOSSES}.csv"
     if losses.exists():
         run[LOSSES] = np.loadtxt(losses, delimiter=",", ndmin=2)
-    elif (folder / "model.keras").exists():
-        run[LOSSES] = test_losses(folder)
+    elif (
+        folder.joinpath("model.keras").exists()
+        and (found := test_losses(folder)) is not None
+    ):
+        run[LOSSES] = found
     else:
         process.print_notes(
-            f"{folder} has no model.keras and no {losses.name}, so the losses "
-            "of its test sentences are missing, and claims.py skips the run."
+            f"{folder} has no {losses.name} and no model.keras that predicts "
+            "each token, so the losses of its test sentences are missing, and "
+            "claims.py skips the run."
         )
     add(study, folder.name, run)
 
@@ -163,10 +167,13 @@ def test_losses(folder):
     from memlm_keras.experiments.datasets import evaluation_batches
     from memlm_keras.experiments.experiment import reopen
     from memlm_keras.experiments.options import CLASSIFIER
+    from memlm_keras.experiments.options import LANGUAGE_MODEL
 
     run_folder = RunFolder(folder)
     experiment, model = reopen(run_folder), run_folder.model()
-    if experiment.kind != CLASSIFIER:
+    if experiment.kind not in (CLASSIFIER, LANGUAGE_MODEL):
+        return None
+    if experiment.kind == LANGUAGE_MODEL:
         batches = evaluation_batches(experiment, model, "test")
         return np.stack(sentence_losses(model, batches), axis=1)
     wrong = []

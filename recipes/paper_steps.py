@@ -100,7 +100,7 @@ STEPS = {
         Step(
             "Attention by dependency",
             "train tran2016/rm_tm_gated --dataset=path/to/de_gsd --epochs=8 "
-            "--minimum_count=2 --analyses=dependencies",
+            "--minimum_count=2 --as_published --analyses=dependencies",
         ),
     ),
     "salton2017": (

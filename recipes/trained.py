@@ -53,7 +53,9 @@ def main(_):
             "epochs": FLAGS.epochs,
             "training time": f"{row['seconds']} seconds",
             "command": "python recipes/trained.py --backend="
-            f"{process.backend()} --seed={FLAGS.seed} --epochs={FLAGS.epochs}",
+            f"{process.backend()} --seed={FLAGS.seed} --epochs={FLAGS.epochs} "
+            f"--learning_rate={FLAGS.learning_rate} --window={FLAGS.window} "
+            f"--dtype={FLAGS.dtype}",
         }
         model_card.save_trained(model, folder, FLAGS.dtype, batches, card)
         print(f"Written: {folder}")

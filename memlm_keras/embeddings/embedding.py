@@ -196,7 +196,8 @@ class GradientMask(Configured, keras.layers.Layer):
 
     def freeze(self, words=None):
         """Stops the gradients of the words selected by the boolean array
-        `words`, of shape `(V,)`, or of all words if it is `None`."""
+        `words`, of shape `(V,)`, or of all words if it is `None`. `fit` begins
+        and ends with `unfreeze`, so call this method in a callback."""
         shares = ops.zeros((self.vocabulary_size,))
         if words is not None:
             shares = 1.0 - ops.cast(words, "float32")

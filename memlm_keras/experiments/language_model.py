@@ -54,9 +54,6 @@ class LanguageModelExperiment(Experiment):
         preset = read_preset(name, sizes)
         _change_smoothing(name, preset, overrides)
         _change_training(preset, overrides)
-        if preset.get("cache"):
-            # Training and its results are without the cache.
-            preset["model"]["mixture"] = None
         if "memory" in overrides:
             _add_memory(name, preset["model"], window or _MEMORY_WINDOW)
         return preset
@@ -118,6 +115,9 @@ class LanguageModelExperiment(Experiment):
 
     def _model_config(self):
         overrides = self.overrides
+        if self.preset.get("cache"):
+            # Training and its results are without the cache.
+            return {**self.preset["model"], "mixture": None}
         if not overrides.get("match_parameters"):
             return self.preset["model"]
         names = ("window", "initial_range", "dropout")

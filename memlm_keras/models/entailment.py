@@ -19,6 +19,7 @@ from memlm_keras.models.pairs import LayerMaker
 from memlm_keras.models.pairs import LengthMask
 from memlm_keras.models.pairs import padded
 from memlm_keras.models.pairs import require_conditioning
+from memlm_keras.models.pairs import require_single_cells
 from memlm_keras.models.pairs import starting_states
 
 # `classify` reads 64 pairs at once, and pads their lengths to multiples of 8.
@@ -134,8 +135,11 @@ class EntailmentClassifier(DualSequenceModel):
         reader = recurrent_hypothesis
         if reader is not None:
             reader = layers.as_recurrent_layer("recurrent_hypothesis", reader)
+            if getattr(reader, "cell", reader) is recurrent.cell:
+                reader = None
         if top is not None:
             top = layers.as_recurrent_layer("top", top)
+            require_single_cells(top)
         second = reader or recurrent
         require_conditioning(conditioning, recurrent, second)
         require_one_of("pooling", pooling, (None, "mean"))

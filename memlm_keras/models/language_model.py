@@ -187,7 +187,10 @@ class LanguageModel(StreamingModel, SequenceModel):
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 
         # === Layers ===
-        tie_embeddings = tie_embeddings or isinstance(head, TiedProjection)
+        shared = getattr(head, "embedding", None) is not None
+        tie_embeddings = (
+            tie_embeddings or shared or isinstance(head, TiedProjection)
+        )
         embedding = layers.make_embedding(
             embedding,
             sizes,

@@ -157,6 +157,11 @@ def make_embedding(embedding, sizes, initializer, start, dtype):
     kind = keras.layers.ReversibleEmbedding
     what = "a `keras.layers.ReversibleEmbedding`, or None"
     require_instance("embedding", embedding, kind, what)
+    if embedding.mask_zero:
+        raise ValueError(
+            "`embedding` must not mask the id 0, which is a token like others. "
+            f"Received: {embedding!r} with mask_zero=True"
+        )
     names = {"input_dim": "vocabulary_size", "output_dim": "embedding_dim"}
     for attribute, name in names.items():
         size = sizes[name]
@@ -228,7 +233,7 @@ def make_dropouts(dropout, count, dtype):
     )
     rates = [embeddings, *[between] * (count - 1), outputs][: count + 1]
     if not count:
-        rates = [outputs or embeddings]
+        rates = [embeddings or outputs]
     for place, rate in zip(_PLACES, (embeddings, between, outputs)):
         require_rate(f"dropout[{place!r}]", rate)
     kind = keras.layers.Dropout

@@ -95,11 +95,12 @@ class LayerMaker:
         """Makes the `Embedding` that the layers `readers` read."""
         require_positive_integer("vocabulary_size", vocabulary_size)
         require_positive_integer("embedding_dim", embedding_dim)
+        # Also counts if there is an `initializer`, as in the model's config.
+        default = self._initializer(layers.embeddings_start(readers))
         return Embedding(
             vocabulary_size,
             embedding_dim,
-            embeddings_initializer=initializer
-            or self._initializer(layers.embeddings_start(readers)),
+            embeddings_initializer=initializer or default,
             dtype=self.policy,
             name="embedding",
         )
@@ -137,9 +138,21 @@ def padded(name, rows):
     return ids, np.array([len(row) for row in rows], "int32")
 
 
+def require_single_cells(*readers):
+    """Raises `ValueError` for layers with stacked cells, whose first state is
+    not that of the last cell."""
+    for reader in readers:
+        if hasattr(getattr(reader, "cell", None), "cells"):
+            raise ValueError(
+                "Models of two sequences need recurrent layers with one cell. "
+                f"Received: {reader!r} with stacked cells"
+            )
+
+
 def require_conditioning(conditioning, source, target):
     """Raises `ValueError` if a layer does not support the `conditioning`."""
     require_one_of("conditioning", conditioning, (None, *CONDITIONINGS))
+    require_single_cells(source, target)
     cell = getattr(target, "cell", None)
     if conditioning == "source" and not getattr(cell, "reads_source", False):
         raise ValueError(

@@ -1,6 +1,7 @@
 """Training with Keras' loops, and the state carried between batches."""
 
 import contextlib
+import functools
 import itertools
 import math
 import warnings
@@ -183,10 +184,13 @@ class SequenceModel(keras.Model):
         Raises:
             ValueError: for a cross-entropy with `from_logits=False`.
         """
-        loss = _of_logits("loss", loss)
-        metrics, weighted_metrics = (
-            tree.map_structure(lambda metric: _of_logits("metrics", metric), m)
-            for m in (metrics, weighted_metrics)
+        loss, metrics, weighted_metrics = (
+            tree.map_structure(functools.partial(_of_logits, name), given)
+            for name, given in (
+                ("loss", loss),
+                ("metrics", metrics),
+                ("metrics", weighted_metrics),
+            )
         )
         if keras.backend.backend() == "jax" and computes_in(self, "bfloat16"):
             import jax
@@ -330,7 +334,9 @@ class SequenceModel(keras.Model):
         """
         self._require_classes(kwargs.get("class_weight"))
         self.prepare_fit(x, y, validation_data, batch_size or 32)
-        if isinstance(x, keras.utils.PyDataset):
+        carries = isinstance(x, dict) and "reset" in x
+        if carries or isinstance(x, keras.utils.PyDataset):
+            # The next rows of a batch continue its state.
             kwargs["shuffle"] = False
 
         def train(**arguments):
@@ -625,6 +631,8 @@ def _of_logits(name, given):
     """Replaces the name of a cross-entropy by the cross-entropy of logits.
     Raises `ValueError` for a cross-entropy of probabilities."""
     known = str(getattr(given, "__name__", given)).replace("_", "").lower()
+    if known in ("crossentropy", "ce"):
+        known = "sparsecategoricalcrossentropy"
     module = getattr(keras, "losses" if name == "loss" else "metrics")
     for kind in ("SparseCategoricalCrossentropy", "CategoricalCrossentropy"):
         cls = getattr(module, kind)
@@ -685,7 +693,9 @@ def describe(vocabulary):
 def _require_ids(data, vocabulary_size):
     """Raises `ValueError` if data contains ids outside the vocabulary."""
     if isinstance(data, dict):
-        data = data.get("token_ids")
+        for name in ("token_ids", "premise", "hypothesis", "source", "target"):
+            _require_ids(data.get(name), vocabulary_size)
+        return
     if hasattr(data, "__dataclass_fields__"):
         raise ValueError(
             'A model reads batches, such as `corpus.batches("train", ...)`, or '

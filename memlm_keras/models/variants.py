@@ -236,6 +236,16 @@ def _with_own_matrices(config, tied):
     """Returns a config without smoothing; `tied` is `tie_embeddings`."""
     embedding = config["embedding"]["config"]
     head = config["head"]["config"]
+    if (
+        embedding.get("logit_soft_cap")
+        or not embedding.get("tie_weights", True)
+        or head.get("activation") not in (None, "linear")
+        or "use_bias" not in head
+    ):
+        raise ValueError(
+            "Matrices can be fixed in a model with a plain or tied projection. "
+            f"Received: embedding={embedding} and head={head}"
+        )
     plain = {key: head[key] for key in ("name", "dtype", "use_bias")}
     head = TiedProjection if tied else OutputProjection
     return {

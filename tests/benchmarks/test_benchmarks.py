@@ -90,7 +90,10 @@ def test_a_memory_is_compared_with_an_lstm_of_its_sizes():
     [
         ("training", "plain"),
         *(("memories", name) for name in pytorch_memories.MEMORIES),
-        *(("layer", name) for name in pytorch_memories.LAYERS),
+        *(
+            pytest.param("layer", name, marks=pytest.mark.backend)
+            for name in pytorch_memories.LAYERS
+        ),
         ("step", "key_value_predict"),
     ],
 )

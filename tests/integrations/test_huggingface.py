@@ -211,7 +211,11 @@ def test_a_prompt_is_continued_from_its_cache(wrapped):
 
 def test_training_it_trains_ours():
     lm = make(dropout=0.2, vocabulary=VOCABULARY)
+    count = len(lm.weights)
+    lm.carry_state(batch_size=2)
     model, tokenizer = huggingface.wrap(lm)
+    # The state that is carried in training is not saved.
+    assert len(lm.weights) > len(model.state_dict()) == count
     batch = encode(tokenizer)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     before = sums(lm, TEXTS).sum()

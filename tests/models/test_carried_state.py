@@ -111,7 +111,17 @@ def test_single_batches_carry_a_state():
     carried_on(model, state, training=False)
     model.train_on_batch(inputs, tokens)
     carried_on(model, state, training=True)
-    model.fit(inputs, tokens, batch_size=3, shuffle=False, verbose=0)
+    model.fit(inputs, tokens, batch_size=3, verbose=0)
+    carried_on(model, state, training=True)
+    # The rows of a batch continue those of the batch before.
+    parts = [tokens_of(2, 4, seed) for seed in range(6)]
+    inputs = {
+        "token_ids": np.concatenate(parts),
+        "reset": np.arange(12) < 2,
+    }
+    model.fit(inputs, inputs["token_ids"], batch_size=2, verbose=0)
+    whole = np.concatenate(parts, axis=1)
+    _, state = model.step(whole, model.initial_state(2))
     carried_on(model, state, training=True)
     assert not hasattr(model, "carried_training_state_3")
 

@@ -201,6 +201,35 @@ def test_pairs_that_do_not_fit(sentence, label, message):
 
 
 @pytest.mark.backend("torch")
+def test_a_copy_has_the_same_layers_and_first_weights():
+    cell = AssociativeGRUCell(H)
+    start = keras.initializers.RandomUniform(seed=3)
+    model = EntailmentClassifier(
+        *(V, D, cell, cell),
+        classifier_units=(6,),
+        num_classes=3,
+        initializer=start,
+    )
+    copy = EntailmentClassifier.from_config(model.get_config())
+    assert len(copy.weights) == len(model.weights)
+    for name in ("embedding", "classifier_units_0", "head"):
+        first, second = (m.get_layer(name).weights[0] for m in (model, copy))
+        assert_close(first, second)
+    inputs = {
+        name: np.full((2, 3), V if name == "premise" else 0, "int32")
+        for name in ("premise", "hypothesis")
+    }
+    lengths = {f"{name}_length": np.full(2, 3, "int32") for name in inputs}
+    with pytest.raises(ValueError, match="token_ids.*17"):
+        model.predict({**inputs, **lengths})
+
+
+def stacked():
+    cells = [keras.layers.GRUCell(H), keras.layers.GRUCell(H)]
+    return keras.layers.RNN(cells)
+
+
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -232,6 +261,8 @@ def test_pairs_that_do_not_fit(sentence, label, message):
         ({"recurrent": Dense(3)}, "`recurrent` must hold Keras"),
         ({"top": Dense(3)}, "`top` must hold Keras recurrent"),
         ({"recurrent": GRU(3, go_backwards=True)}, "go_backwards=True"),
+        ({"recurrent": stacked()}, "one cell. Received: .*stacked cells"),
+        ({"top": stacked()}, "one cell. Received: .*stacked cells"),
     ],
 )
 def test_wrong_arguments(arguments, message):

@@ -56,7 +56,8 @@ def test_dropout_is_active_in_training_only(dropout, drops):
     others = [logits, dropped_logits, model(tokens, training=True)]
     for one, other in itertools.combinations(map(array, others), 2):
         assert np.abs(one - other).max() > 1e-3
-    memory, dropout = memories.MemoryNetwork(3), {"embeddings": 0.5}
+    memory = memories.MemoryNetwork(3)
+    dropout = {"embeddings": 0.5, "outputs": 0.25}
     alone = LanguageModel(V, 4, [], memory, dropout=dropout).backbone
     assert [layer.rate for layer in alone.dropouts] == [0.5]
 
@@ -133,6 +134,7 @@ def test_one_seeded_initializer_gives_different_weights():
         "auto",
         "sparse_categorical_crossentropy",
         "SparseCategoricalCrossentropy",
+        ["crossentropy"],
         keras.losses.sparse_categorical_crossentropy,
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     ],
@@ -228,6 +230,7 @@ CELL = GRUCell(4)
             {"embedding": keras.layers.Embedding(V, 5)},
             "`embedding` must be.*ReversibleEmbedding",
         ),
+        ({"embedding": Embedding(V, mask_zero=True)}, "mask the id 0"),
         ({"embedding": Embedding(V + 1)}, "vocabulary_size=23.*input_dim=24"),
         ({"embedding": Embedding(V, 6)}, "embedding_dim=5.*output_dim=6"),
         ({"head": "dense"}, "`head` must be a layer.*head='dense'"),

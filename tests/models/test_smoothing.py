@@ -19,6 +19,7 @@ from memlm_keras.heads import TiedProjection
 from memlm_keras.mixtures import NeuralCache
 from memlm_keras.mixtures import PointerSentinel
 from memlm_keras.smoothing import SmoothedEmbedding
+from memlm_keras.smoothing import SmoothedProjection
 from memlm_keras.smoothing import StreamStatistics
 from memlm_keras.smoothing import VariationalSmoothing
 from memlm_keras.smoothing.kong2019 import VARIATIONAL_SCHEMES
@@ -370,6 +371,17 @@ def test_saved_models_load_without_the_corpus(scheme, tied, reloaded):
     assert loaded.smoothing.adapted
     copy = model.with_mixture(NeuralCache(4))
     close(copy.with_mixture(None)(sequences()), model(sequences()), 1e-6)
+
+
+def test_a_head_may_share_the_matrix_of_the_embedding(reloaded):
+    scheme = VariationalSmoothing("kneser_ney", 0.2)
+    embedding = SmoothedEmbedding(smoothing=scheme)
+    head = SmoothedProjection(embedding=embedding, use_bias=False)
+    layer = keras.layers.LSTM(UNITS)
+    model = LanguageModel(V, UNITS, [layer], embedding=embedding, head=head)
+    model.smoothing.adapt(StreamStatistics.count(text(), V))
+    assert model.tie_embeddings
+    close(reloaded(model)(sequences()), model(sequences()), 1e-6)
 
 
 # === Errors ===

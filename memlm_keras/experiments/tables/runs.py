@@ -21,6 +21,11 @@ from memlm_keras.experiments.process import matmul_precision
 from memlm_keras.experiments.run_folder import RunFolder
 
 _LINES_OF_A_FAILURE = 8
+# JAX and TensorFlow would reserve most of a GPU, which runs may share.
+_SHARE = {
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+    "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+}
 
 
 class Run:
@@ -147,7 +152,7 @@ def train_in_process(folder, recipe, running, stop):
                 command,
                 stdout=file,
                 stderr=subprocess.STDOUT,
-                env=children.environment(),
+                env={**_SHARE, **children.environment()},
             )
             try:
                 while process.poll() is None and not stop():

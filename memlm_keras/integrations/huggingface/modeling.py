@@ -179,7 +179,7 @@ class MemlmForCausalLM(
             )
         device = model.device
         # Copies the loaded parameters to the Keras model's own variables.
-        for variable, value in zip(model.lm.weights, model.weights.values()):
+        for variable, value in zip(model._variables(), model.weights.values()):
             variable.assign(value)
         model._share_weights()
         model.to(device)
@@ -190,9 +190,13 @@ class MemlmForCausalLM(
         self.weights = torch.nn.ParameterDict(
             {
                 f"{place:03d}/{variable.name}": variable.value
-                for place, variable in enumerate(self.lm.weights)
+                for place, variable in enumerate(self._variables())
             }
         )
+
+    def _variables(self):
+        """Returns the variables of `lm` without a state carried in training."""
+        return [v for v in self.lm.weights if "carried_" not in v.path]
 
     def _init_weights(self, module):
         """Does nothing, because Keras initializes the weights."""
