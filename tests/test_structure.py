@@ -184,14 +184,14 @@ RINGS = {
         # steps, 3 for a server that only its own machine reaches, 10 for
         # processes that replace the same path at once, 24 compute losses in
         # place on PyTorch, and the terms of a mask once before a loop, 10 run
-        # several steps a call on JAX, and 91 refuse ids, seeds, layers, batches
+        # several steps a call on JAX, and 97 refuse ids, seeds, layers, batches
         # and quantized models that gave wrong results.
-        16841,
+        16847,
     ),
     # 250 lines record steps on PyTorch, and run them as CUDA graphs; 45 run
-    # several steps a call on JAX, for which callbacks count all steps; 54
+    # several steps a call on JAX, for which callbacks count all steps; 55
     # refuse vocabularies, ids and labels that gave wrong results.
-    "craft": ("data training evaluation ngrams analysis serving", 15339),
+    "craft": ("data training evaluation ngrams analysis serving", 15340),
     # 11 lines leave out boundary marks, and refuse overlapping regions and
     # vocabularies with other ids.
     "linguistics": ("linguistics", 2472),
@@ -199,9 +199,9 @@ RINGS = {
     # of the first answer, 52 choose the precision of matrix products, 47 tell
     # what is closed, missing, taken, counted, written or measured, 9 keep
     # freed memory in all threads, which halves some steps on TensorFlow, and
-    # 51 leave out or refuse options that do not fit a text or a model, and 5
+    # 52 leave out or refuse options that do not fit a text or a model, and 5
     # let several runs share a GPU.
-    "experiments": ("experiments", 7747),
+    "experiments": ("experiments", 7748),
     # 4 lines leave out the state that is carried in training.
     "integrations": ("integrations", 729),
 }

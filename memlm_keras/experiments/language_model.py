@@ -115,8 +115,9 @@ class LanguageModelExperiment(Experiment):
 
     def _model_config(self):
         overrides = self.overrides
-        if self.preset.get("cache"):
-            # Training and its results are without the cache.
+        mixture = self.preset["model"].get("mixture") or {}
+        if mixture.get("class_name") == "NeuralCache":
+            # The cache is chosen after training.
             return {**self.preset["model"], "mixture": None}
         if not overrides.get("match_parameters"):
             return self.preset["model"]

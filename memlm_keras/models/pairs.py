@@ -95,12 +95,16 @@ class LayerMaker:
         """Makes the `Embedding` that the layers `readers` read."""
         require_positive_integer("vocabulary_size", vocabulary_size)
         require_positive_integer("embedding_dim", embedding_dim)
-        # Also counts if there is an `initializer`, as in the model's config.
-        default = self._initializer(layers.embeddings_start(readers))
+        if initializer is None:
+            start = layers.embeddings_start(readers)
+            initializer = self._initializer(start)
+        else:
+            # A model's config has an `initializer`, and draws the same weights.
+            self._count += 1
         return Embedding(
             vocabulary_size,
             embedding_dim,
-            embeddings_initializer=initializer or default,
+            embeddings_initializer=initializer,
             dtype=self.policy,
             name="embedding",
         )

@@ -50,6 +50,7 @@ def quantize(model, mode, config, filters, verbose, **kwargs):
         )
     for each in (model, *getattr(model, "models", ())):
         forget_compiled(each)
+        each.test_function = each.predict_function = None
     after = _sizes(layers)
     report = [
         Quantized(

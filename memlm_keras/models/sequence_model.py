@@ -631,7 +631,7 @@ def _of_logits(name, given):
     """Replaces the name of a cross-entropy by the cross-entropy of logits.
     Raises `ValueError` for a cross-entropy of probabilities."""
     known = str(getattr(given, "__name__", given)).replace("_", "").lower()
-    if known in ("crossentropy", "ce"):
+    if isinstance(given, str) and known in ("crossentropy", "ce"):
         known = "sparsecategoricalcrossentropy"
     module = getattr(keras, "losses" if name == "loss" else "metrics")
     for kind in ("SparseCategoricalCrossentropy", "CategoricalCrossentropy"):
@@ -690,11 +690,11 @@ def describe(vocabulary):
     return f"{vocabulary!r} with fingerprint {vocabulary.fingerprint}"
 
 
-def _require_ids(data, vocabulary_size):
+def _require_ids(data, vocabulary_size, name="token_ids"):
     """Raises `ValueError` if data contains ids outside the vocabulary."""
     if isinstance(data, dict):
         for name in ("token_ids", "premise", "hypothesis", "source", "target"):
-            _require_ids(data.get(name), vocabulary_size)
+            _require_ids(data.get(name), vocabulary_size, name)
         return
     if hasattr(data, "__dataclass_fields__"):
         raise ValueError(
@@ -702,7 +702,7 @@ def _require_ids(data, vocabulary_size):
             f"arrays. Received: a {type(data).__name__}"
         )
     if isinstance(data, (np.ndarray, list)):
-        require_token_ids("token_ids", data, vocabulary_size, ndim=None)
+        require_token_ids(name, data, vocabulary_size, ndim=None)
     elif isinstance(data, tuple):
         for part in data[:2]:
             _require_ids(part, vocabulary_size)

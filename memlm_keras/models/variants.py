@@ -236,15 +236,16 @@ def _with_own_matrices(config, tied):
     """Returns a config without smoothing; `tied` is `tie_embeddings`."""
     embedding = config["embedding"]["config"]
     head = config["head"]["config"]
-    if (
-        embedding.get("logit_soft_cap")
-        or not embedding.get("tie_weights", True)
-        or head.get("activation") not in (None, "linear")
-        or "use_bias" not in head
-    ):
+    capped = config["tie_embeddings"] and (
+        embedding.get("logit_soft_cap") or not embedding.get("tie_weights", 1)
+    )
+    linear = head.get("activation") in (None, "linear")
+    if capped or not linear or "use_bias" not in head:
         raise ValueError(
-            "Matrices can be fixed in a model with a plain or tied projection. "
-            f"Received: embedding={embedding} and head={head}"
+            "A copy with its own matrices needs a `head` like `keras.layers."
+            "Dense`, without activation, and, if it is tied, an `embedding` without `logit_soft_cap` and "
+            f"`tie_weights=False`. Received: embedding={embedding} and "
+            f"head={head}"
         )
     plain = {key: head[key] for key in ("name", "dtype", "use_bias")}
     head = TiedProjection if tied else OutputProjection

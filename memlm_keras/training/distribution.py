@@ -62,7 +62,8 @@ def data_parallel(devices=None):
 def num_devices(model):
     """Returns the number of devices that share the rows of batches."""
     if keras.backend.backend() == "tensorflow":
-        return model.distribute_strategy.num_replicas_in_sync
+        strategy = getattr(model, "distribute_strategy", None)
+        return strategy.num_replicas_in_sync if strategy else 1
     distribution = keras.distribution.distribution()
     if distribution is None:
         return 1

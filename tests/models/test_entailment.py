@@ -220,7 +220,7 @@ def test_a_copy_has_the_same_layers_and_first_weights():
         for name in ("premise", "hypothesis")
     }
     lengths = {f"{name}_length": np.full(2, 3, "int32") for name in inputs}
-    with pytest.raises(ValueError, match="token_ids.*17"):
+    with pytest.raises(ValueError, match="`premise`.*17"):
         model.predict({**inputs, **lengths})
 
 

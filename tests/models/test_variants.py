@@ -184,8 +184,10 @@ def test_dropout_before_a_memory_is_refused():
         with pytest.raises(ValueError, match=f"Received: {message}"):
             make(**arguments).with_fixed_dropout(0)
     capped = Embedding(logit_soft_cap=5.0)
-    model = LanguageModel(V, 6, [keras.layers.LSTM(6)], embedding=capped)
-    with pytest.raises(ValueError, match="plain or tied projection.*soft_cap"):
+    model = LanguageModel(
+        *(V, 6, [keras.layers.LSTM(6)]), embedding=capped, tie_embeddings=True
+    )
+    with pytest.raises(ValueError, match="an `embedding` without `logit_soft"):
         model.with_fixed_dropout(0)
 
 
