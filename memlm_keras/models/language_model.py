@@ -13,7 +13,6 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.arguments import serialize
-from memlm_keras.arguments import shapes_fit
 from memlm_keras.data.batches import concatenate_batches
 from memlm_keras.heads import TiedProjection
 from memlm_keras.models import layers
@@ -674,7 +673,10 @@ def _require_inputs(inputs):
     expected = tuple(np.shape(inputs[of]))
     for name in ("targets", "sample_weight"):
         shape = tuple(np.shape(inputs.get(name, inputs[of])))
-        if not shapes_fit(shape, expected):
+        if len(shape) != len(expected) or any(
+            None not in sizes and sizes[0] != sizes[1]
+            for sizes in zip(shape, expected)
+        ):
             raise ValueError(
                 f'`inputs["{name}"]` must have the shape of "{of}", '
                 f"{expected}. Received: shape {shape}"
