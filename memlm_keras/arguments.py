@@ -166,18 +166,6 @@ def require_streaming(what, model):
         )
 
 
-def require_not_quantized(model, what):
-    """Raises `ValueError`, which says `what` it cannot do, if a layer of the
-    model is quantized."""
-    for layer in model._flatten_layers():
-        if layer.quantization_mode is not None:
-            raise ValueError(
-                f"A quantized model cannot {what}. Received: a model whose "
-                f"layer {layer.name!r} has {layer.quantization_mode} weights. "
-                "Do this before `quantize`"
-            )
-
-
 def require_state(received, expected, batch_size):
     """Raises `ValueError` unless a state matches `expected`, a dict from names
     to shapes without the batch axis; `batch_size=None` allows any size."""

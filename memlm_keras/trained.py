@@ -8,7 +8,6 @@ import tempfile
 import time
 
 from memlm_keras import files
-from memlm_keras.arguments import require_not_quantized
 from memlm_keras.arguments import require_one_of
 from memlm_keras.version import __version__
 
@@ -194,7 +193,7 @@ def save(model, folder, dtype, card, experiment=None):
     `experiment`, the arguments of the model's `Experiment`."""
     import keras
 
-    require_not_quantized(model, "become a trained model with float weights")
+    model.require_not_quantized("become a trained model with float weights")
     folder = pathlib.Path(folder)
     require_one_of("dtype", dtype, DTYPES)
     if folder.is_dir() and any(folder.iterdir()):

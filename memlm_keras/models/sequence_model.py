@@ -14,7 +14,6 @@ from keras import tree
 from memlm_keras import registry
 from memlm_keras import trained
 from memlm_keras.arguments import deserialize
-from memlm_keras.arguments import require_not_quantized
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.data.batches import EpochBatches
 from memlm_keras.keras_private import CLONING
@@ -415,9 +414,20 @@ class SequenceModel(keras.Model):
 
     def prepare_fit(self, x, y, validation_data, batch_size):
         """Checks the model and the arguments of `fit`."""
-        require_not_quantized(self, "be trained")
+        self.require_not_quantized("be trained")
         self.check_data(x, validation_data)
         self.check_targets(x, y)
+
+    def require_not_quantized(self, what):
+        """Raises `ValueError`, which says `what` the model cannot do, if a
+        layer is quantized."""
+        for layer in self._flatten_layers():
+            if layer.quantization_mode is not None:
+                raise ValueError(
+                    f"A quantized model cannot {what}. Received: a model whose "
+                    f"layer {layer.name!r} has {layer.quantization_mode} "
+                    "weights. Do this before `quantize`"
+                )
 
     def check_targets(self, x, y):
         """Raises `ValueError` if targets are missing or cannot be read."""
