@@ -242,10 +242,10 @@ def _with_own_matrices(config, tied):
     linear = head.get("activation") in (None, "linear")
     if capped or not linear or "use_bias" not in head:
         raise ValueError(
-            "A copy with its own matrices needs a `head` like `keras.layers."
-            "Dense`, without activation, and, if it is tied, an `embedding` without `logit_soft_cap` and "
-            f"`tie_weights=False`. Received: embedding={embedding} and "
-            f"head={head}"
+            "A copy with its own matrices needs a `head` with `use_bias` and "
+            "without activation and, if it is tied, an `embedding` without "
+            "`logit_soft_cap` and `tie_weights=False`. Received: "
+            f"embedding={embedding} and head={head}"
         )
     plain = {key: head[key] for key in ("name", "dtype", "use_bias")}
     head = TiedProjection if tied else OutputProjection
