@@ -65,16 +65,19 @@ class Ensemble(StreamingModel):
         )
 
     def __call__(self, inputs, *args, **kwargs):
+        if not (isinstance(inputs, dict) or is_tensor(inputs)):
+            size = self.vocabulary_size
+            inputs = require_token_ids("inputs", inputs, size)
+        return super().__call__(inputs, *args, **kwargs)
+
+    def call(self, inputs, training=None, mask=None):
         if isinstance(inputs, dict):
             raise ValueError(
                 "`inputs` must be token ids. For batches, which carry a state, "
                 "call `evaluate` or `score_batches`. Received: a dict with "
                 f"{', '.join(inputs)}"
             )
-        if not is_tensor(inputs):
-            size = self.vocabulary_size
-            inputs = require_token_ids("inputs", inputs, size)
-        return super().__call__(inputs, *args, **kwargs)
+        return super().call(inputs, training=training, mask=mask)
 
     @property
     def models(self):
