@@ -43,10 +43,10 @@ COLUMNS = {
         "ours": "small/ptb-{row}-training_lines1000-.*-output_biasTrue"
         "(-other_words{words})?"
     },
-    "README": {"ours": "paper/(ptb|sick)-{row}"},
+    "README": {"ours": "paper/(ptb|sick)-{row}(-\\d+_epochs)?"},
     "salton2017": {
         "ours": "small/ptb-{row}-.*-learning_rate0.5-halve_after8"
-        "|paper/ptb-{row}"
+        "|paper/ptb-{row}(-\\d+_epochs)?"
     },
     "tran2016": {"ours: published size, Penn Treebank": "paper/ptb-{row}"},
     "weissenborn2016": {

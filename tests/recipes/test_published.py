@@ -77,8 +77,9 @@ def test_entries_say_what_they_are(recipe):
 def test_each_run_is_as_published_and_is_there_once(found):
     names = [run.folder.name for *_, of_row in found for run in of_row]
     assert len(names) == len(set(names)) > 250
-    # Every trained run is in the queue.
-    assert set(logs.read(LOGS / "paper.jsonl")) <= set(names)
+    # Every trained run is in the queue, except runs with fewer epochs.
+    trained = logs.read(LOGS / "paper.jsonl")
+    assert {name for name in trained if "_epochs" not in name} <= set(names)
     without = {entry.name for entry, *_ in found}
     for entry, row, of_row in found:
         for run in of_row[:1]:
