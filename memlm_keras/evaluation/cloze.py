@@ -263,7 +263,7 @@ def _score_sentences(model, state, owners, sentences, batch_size):
     return np.sum(scores, axis=1, where=counts)
 
 
-def require_end_of_sentence(reader, vocabulary):
+def require_end_of_reader(reader, vocabulary):
     """Raises `ValueError` if a reader of sentences has another end id."""
     end = vocabulary.end_of_sentence_id
     own_end = getattr(reader, "end_of_sentence_id", end)
@@ -284,7 +284,7 @@ def _require_questions(model, questions, vocabulary, batch_size):
         )
     vocabulary = require_vocabulary(model, vocabulary)
     reader = model if model.causal else model.memory
-    require_end_of_sentence(reader, vocabulary)
+    require_end_of_reader(reader, vocabulary)
     if model.causal:
         return vocabulary
     name = type(reader).__name__

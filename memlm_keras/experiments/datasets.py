@@ -284,10 +284,10 @@ def sentence_batches(experiment, split, **arguments):
 def evaluation_batches(experiment, model, split):
     """Returns the batches of a split for computing its perplexity."""
     corpus, settings = experiment.corpus, experiment.settings
-    devices = memlm.training.distribution.num_devices(model)
+    divisible = memlm.training.distribution.divisible
     if reads_sentences(experiment.preset):
         if model.causal:
-            rows = 64 + -64 % devices
+            rows = divisible(64, model)
             return corpus.batches(split, rows, 32, sentences=True)
         return sentence_batches(experiment, split)
     if not settings["documents"]:
@@ -299,7 +299,7 @@ def evaluation_batches(experiment, model, split):
     rows = min(settings["batch_size"], len(starts))
     return corpus.batches(
         split,
-        batch_size=rows + -rows % devices,
+        batch_size=divisible(rows, model),
         segment_length=settings["segment_length"],
         documents=True,
     )

@@ -133,7 +133,7 @@ class ClassifierExperiment(PairExperiment):
         if not model.compiled:
             model.compile()
         has_parts = corpus.validation is not corpus.test
-        rows = _ROWS + -_ROWS % memlm.training.distribution.num_devices(model)
+        rows = memlm.training.distribution.divisible(_ROWS, model)
         for split in ("validation", "test") if has_parts else ("test",):
             batches = corpus.batches(split, rows)
             logs = model.evaluate(batches, verbose=verbose, return_dict=True)

@@ -17,7 +17,7 @@ from memlm_keras.data import Split
 from memlm_keras.data import tables
 from memlm_keras.data.text_store import unmarked
 from memlm_keras.evaluation.cloze import Z_95
-from memlm_keras.evaluation.cloze import require_end_of_sentence
+from memlm_keras.evaluation.cloze import require_end_of_reader
 from memlm_keras.evaluation.cloze import wilson_interval
 from memlm_keras.models.streaming import StreamingModel
 from memlm_keras.models.surprisal import surprisal
@@ -420,7 +420,7 @@ def token_scores(model, sentences, vocabulary, batch_size=_ROWS, verbose=0):
     natural-log probabilities of its tokens, as in `minimal_pairs`. `sentences`
     are int32 arrays; equal ones get exactly equal scores."""
     require_positive_integer("batch_size", batch_size)
-    require_end_of_sentence(model, vocabulary)
+    require_end_of_reader(model, vocabulary)
     distinct = {ids.tobytes(): ids for ids in sentences}
     # Sentences are sorted by length, so that batches have little padding.
     keys = sorted(distinct, key=len)

@@ -305,9 +305,8 @@ class LanguageModel(StreamingModel, SequenceModel):
             batch_size: integer or `None`, rows in training.
             evaluation_batch_size: integer or `None`, rows in evaluation.
         """
-        devices = distribution.num_devices(self)
-        distribution.require_divisible(batch_size, devices)
-        distribution.require_divisible(evaluation_batch_size, devices)
+        distribution.require_divisible(batch_size, self)
+        distribution.require_divisible(evaluation_batch_size, self)
         rows = self._carried.rows
         if batch_size not in (None, rows["training"]):
             self._carried.make("training", batch_size)

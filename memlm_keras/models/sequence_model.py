@@ -142,10 +142,9 @@ class SequenceModel(keras.Model):
     def count_params(self):
         """Returns the number of trainable parameters, and of weights that
         `quantize` has made int8."""
-        counted = self.trainable_variables
-        counted += [
-            v for v in self.non_trainable_variables if v.dtype == "int8"
-        ]
+        fixed = self.non_trainable_variables
+        int8 = [v for v in fixed if v.dtype == "int8"]
+        counted = [*self.trainable_variables, *int8]
         return sum(math.prod(v.shape) for v in counted)
 
     # === Training ===
@@ -436,10 +435,8 @@ class SequenceModel(keras.Model):
         """Raises `ValueError` for batches that the model cannot read."""
         require_readable(self, *data)
         for part in data:
-            distribution.require_divisible(
-                getattr(part, "batch_size", None),
-                distribution.num_devices(self),
-            )
+            rows = getattr(part, "batch_size", None)
+            distribution.require_divisible(rows, self)
 
     def make_train_function(self, force=False):
         made = self.train_function is None or force

@@ -231,12 +231,9 @@ def _ids(words, vocabulary, path):
             f"one without {len(extra)} of them, such as {extra[:5]}"
         )
     names = {}
-    for name in words:
-        # `<s>` is only a context.
-        if (
-            name != BEGIN
-            and (other := names.setdefault(ids[name], name)) != name
-        ):
+    # `<s>` is only a context.
+    for name in (name for name in words if name != BEGIN):
+        if (other := names.setdefault(ids[name], name)) != name:
             raise ValueError(
                 f"`vocabulary` must tell {other} and {name} apart, because "
                 f"{path} has both. Use `arpa_vocabulary(path)`. Received: one "

@@ -231,15 +231,12 @@ class ServedModel:
     description = "SavedModel in TensorFlow"
 
     def __init__(self, path):
-        tf = import_package("tensorflow", f"The SavedModel {path}")
+        user = f"The SavedModel {path}"
+        tf = import_package("tensorflow", user)
         with reading(path, "exported model", _REMEDY):
             if b"SentencepieceOp" in (path / "saved_model.pb").read_bytes():
                 # Registers SentencePiece's operators with TensorFlow.
-                import_package(
-                    "tensorflow_text",
-                    f"The SavedModel {path}",
-                    "tensorflow-text",
-                )
+                import_package("tensorflow_text", user, "tensorflow-text")
             # Keeps the variables alive, which the signatures do not.
             self._loaded = tf.saved_model.load(str(path))
         self._signatures = self._loaded.signatures

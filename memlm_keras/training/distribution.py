@@ -78,13 +78,18 @@ def variable_scope(model):
     return contextlib.nullcontext()
 
 
-def require_divisible(rows, devices):
-    """Raises `ValueError` unless `rows` is `None` or divisible by `devices`."""
-    if rows is not None and rows % devices:
+def divisible(rows, model):
+    """Rounds a number of rows up to a multiple of the model's devices."""
+    return rows + -rows % num_devices(model)
+
+
+def require_divisible(rows, model):
+    """Raises `ValueError` unless `rows` is `None` or a multiple of devices."""
+    if rows is not None and rows != (enough := divisible(rows, model)):
         raise ValueError(
             "The rows of a batch must be a multiple of the number of devices. "
-            f"Received: batches of {rows} rows for {devices} devices. Use "
-            f"batch_size={rows + -rows % devices}, or fewer devices."
+            f"Received: batches of {rows} rows for {num_devices(model)} "
+            f"devices. Use batch_size={enough}, or fewer devices."
         )
 
 

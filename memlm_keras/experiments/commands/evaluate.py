@@ -205,8 +205,8 @@ def _evaluate_mean(runs, given, verbose):
         )
     require_different([str(run.folder.path.resolve()) for run in runs])
 
-    def documents(experiment):
-        return experiment.settings.get("documents")
+    def reading(one):
+        return one.dataset.sentences, one.settings.get("documents")
 
     with process.quiet(verbose):
         first, *_ = experiments = [run.experiment for run in runs]
@@ -218,8 +218,7 @@ def _evaluate_mean(runs, given, verbose):
                 f"{run.path} and {runs[0].path} were trained on different "
                 "texts or vocabularies. Name runs that share both."
             )
-        reading = experiment.dataset.sentences, documents(experiment)
-        if reading != (first.dataset.sentences, documents(first)):
+        if reading(experiment) != reading(first):
             raise options.UsageError(
                 "Models can be averaged if all of them read sentences, all "
                 "read documents, or all read continuous text. Received: "

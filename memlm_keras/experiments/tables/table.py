@@ -361,10 +361,11 @@ class TableRun(runs.Run):
         folder = RunFolder(self.folder)
         if not folder.is_run or folder.changed(self.settings):
             return
-        epochs, patience = map(self.running.get, ("epochs", "patience"))
-        results = folder.finished_results(epochs, patience)
         if any_epochs:
             results = folder.results()
+        else:
+            asked = map(self.running.get, ("epochs", "patience"))
+            results = folder.finished_results(*asked)
         required = [m for m in self.table.columns if not m.optional]
         if results and all(measure.is_in(results) for measure in required):
             self.results = results
